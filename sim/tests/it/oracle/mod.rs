@@ -20,11 +20,7 @@ use std::io::Read;
 
 /// The records: those committed, or those of the file that `NVGPU_ORACLE` names.
 fn records() -> String {
-    let bytes = match std::env::var_os("NVGPU_ORACLE") {
-        Some(path) => std::fs::read(path).unwrap(),
-        None => include_bytes!("../../data/nvgpu-address-spaces.txt.gz").to_vec(),
-    };
-    gunzip(&bytes)
+    gunzip(&replay::record("NVGPU_ORACLE", include_bytes!("../../data/nvgpu-address-spaces.txt.gz")))
 }
 
 /// The text in a file, compressed or not.

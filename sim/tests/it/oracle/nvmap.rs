@@ -4,7 +4,7 @@
 //! `tools/nvgpu-oracle/nvmap/client.c`. `NVGPU_ORACLE_NVMAP` names another file to compare with.
 
 use super::bytes::Argument;
-use super::replay::{NO_DESCRIPTOR, Replayed, argument_bytes, compare, fill, hex, number, refused};
+use super::replay::{Files, NO_DESCRIPTOR, Replayed, argument_bytes, compare, fill, hex, number, record, refused};
 use ga10b_sim::{Sim, SimConfig};
 use nix::fcntl::OFlag;
 use nix::sys::mman::{MapFlags, ProtFlags};
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// The client of a sequence.
 struct Client {
     sim: Arc<Sim>,
-    files: Vec<Option<OwnedFd>>,
+    files: Files,
     /// Those that are the node.
     nodes: Vec<usize>,
     /// Handles that nvmap made, in their order.
@@ -38,7 +38,7 @@ impl Replayed for Client {
 
     fn descriptor(&self, name: &str) -> Result<i32, String> {
         match name.as_bytes().first() {
-            Some(b'f') => Ok(self.file(name)?.as_raw_fd()),
+            Some(b'f') => Ok(self.files.get(name)?.as_raw_fd()),
             Some(b'b') => {
                 self.handles.get(number(name, 'b')?).copied().ok_or_else(|| format!("no handle {name}"))
             }
@@ -55,10 +55,10 @@ impl Replayed for Client {
             ["O", "nvmap"] => {
                 self.nodes.push(self.files.len());
                 let fd = self.sim.open(c"/dev/nvmap", OFlag::O_RDWR | OFlag::O_CLOEXEC);
-                fd.map(|fd| self.keep(fd)).map_err(refused)
+                fd.map(|fd| self.files.keep(fd)).map_err(refused)
             }
             ["C", file] => {
-                let fd = self.files[number(file, 'f')?].take().ok_or("closed twice")?;
+                let fd = self.files.take(number(file, 'f')?).ok_or("closed twice")?;
                 Ok(self.sim.close(fd).map_or_else(refused, |()| "0".to_owned()))
             }
             ["M", file, bytes, page, writes] => {
@@ -84,17 +84,6 @@ impl Replayed for Client {
 }
 
 impl Client {
-    fn file(&self, name: &str) -> Result<&OwnedFd, String> {
-        let at = number(name, 'f')?;
-        self.files.get(at).and_then(Option::as_ref).ok_or_else(|| format!("no file {name}"))
-    }
-
-    /// Keeps a new file: its name in the record.
-    fn keep(&mut self, fd: OwnedFd) -> String {
-        self.files.push(Some(fd));
-        format!("f{}", self.files.len() - 1)
-    }
-
     fn mapped(&self, name: &str) -> Result<(NonNull<u8>, usize), String> {
         self.mappings.get(number(name, 'm')?).copied().flatten().ok_or_else(|| format!("no mapping {name}"))
     }
@@ -102,7 +91,7 @@ impl Client {
     fn map(&mut self, file: &str, bytes: usize, page: u64, writes: bool) -> Result<String, String> {
         let length = NonZeroUsize::new(bytes).ok_or("no bytes")?;
         let prot = if writes { ProtFlags::PROT_READ | ProtFlags::PROT_WRITE } else { ProtFlags::PROT_READ };
-        let (fd, offset) = (self.file(file)?.as_fd(), (page * 4096) as i64);
+        let (fd, offset) = (self.files.get(file)?.as_fd(), (page * 4096) as i64);
         // SAFETY: a new mapping at an address that the kernel chooses.
         match unsafe { self.sim.mmap(length, prot, MapFlags::MAP_SHARED, fd, offset) } {
             Ok(at) => {
@@ -129,9 +118,9 @@ impl Client {
             && !self.nodes.contains(&at)
         {
             // The driver closes it.
-            let _ = self.files[at].take().map(IntoRawFd::into_raw_fd);
+            let _ = self.files.take(at).map(IntoRawFd::into_raw_fd);
         }
-        let fd = self.file(file)?.as_fd();
+        let fd = self.files.get(file)?.as_fd();
         // SAFETY: addresses in the argument are those of `memories`, of the sizes that the record announces,
         // of mappings, or of no memory.
         let answer = unsafe { self.sim.ioctl(fd, request, &mut argument.bytes) };
@@ -149,7 +138,7 @@ impl Client {
     fn name(&mut self, request: u32, made: i32) -> String {
         if request == NVMAP_IOC_GET_FD {
             // SAFETY: nvmap made it for us just now.
-            return self.keep(unsafe { OwnedFd::from_raw_fd(made) });
+            return self.files.keep(unsafe { OwnedFd::from_raw_fd(made) });
         }
         self.handles.push(made);
         format!("b{}", self.handles.len() - 1)
@@ -162,9 +151,7 @@ impl Drop for Client {
             // SAFETY: mapped by `map`, and used by nothing.
             let _ = unsafe { self.sim.munmap(at.cast(), bytes) };
         }
-        for fd in self.files.drain(..).flatten() {
-            let _ = self.sim.close(fd);
-        }
+        self.files.close(&self.sim);
     }
 }
 
@@ -172,9 +159,6 @@ impl Drop for Client {
 /// requests.
 #[test]
 fn nvmap_answers_as_its_own_code() {
-    let bytes = match std::env::var_os("NVGPU_ORACLE_NVMAP") {
-        Some(path) => std::fs::read(path).unwrap(),
-        None => include_bytes!("../../data/nvmap-requests.txt.gz").to_vec(),
-    };
+    let bytes = record("NVGPU_ORACLE_NVMAP", include_bytes!("../../data/nvmap-requests.txt.gz"));
     compare::<Client>(&bytes);
 }

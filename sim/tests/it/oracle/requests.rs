@@ -5,7 +5,7 @@
 //! names another file to compare with.
 
 use super::bytes::Argument;
-use super::replay::{NO_DESCRIPTOR, Replayed, argument_bytes, fill, hex, number, refused};
+use super::replay::{Files, NO_DESCRIPTOR, Replayed, argument_bytes, fill, hex, number, record, refused};
 use crate::machine::{self, Buffer, ask};
 use ga10b_sim::{Sim, SimConfig};
 use nix::fcntl::OFlag;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 struct Client {
     sim: Arc<Sim>,
     nvmap: OwnedFd,
-    files: Vec<Option<OwnedFd>>,
+    files: Files,
     buffers: Vec<Buffer>,
     doorbells: BTreeMap<usize, (NonNull<c_void>, usize)>,
 }
@@ -40,7 +40,7 @@ impl Replayed for Client {
 
     fn descriptor(&self, name: &str) -> Result<i32, String> {
         match name.as_bytes().first() {
-            Some(b'f') => Ok(self.file(name).map_or(NO_DESCRIPTOR, AsRawFd::as_raw_fd)),
+            Some(b'f') => Ok(self.files.get(name).map_or(NO_DESCRIPTOR, AsRawFd::as_raw_fd)),
             Some(b'b') => Ok(self.buffer(name)?.fd.as_raw_fd()),
             _ => Ok(NO_DESCRIPTOR),
         }
@@ -67,7 +67,7 @@ impl Replayed for Client {
             }
             ["C", file] => {
                 let at = number(file, 'f')?;
-                let fd = self.files[at].take().ok_or("closed twice")?;
+                let fd = self.files.take(at).ok_or("closed twice")?;
                 Ok(self.sim.close(fd).map_or_else(refused, |()| "0".to_owned()))
             }
             ["D", file, bytes, page] => self.map_doorbell(file, hex(bytes)? as usize, hex(page)?),
@@ -85,11 +85,6 @@ impl Replayed for Client {
 }
 
 impl Client {
-    fn file(&self, name: &str) -> Result<&OwnedFd, String> {
-        let at = number(name, 'f')?;
-        self.files.get(at).and_then(Option::as_ref).ok_or_else(|| format!("no file {name}"))
-    }
-
     fn buffer(&self, name: &str) -> Result<&Buffer, String> {
         self.buffers.get(number(name, 'b')?).ok_or_else(|| format!("no buffer {name}"))
     }
@@ -116,22 +111,16 @@ impl Client {
     fn open(&mut self, node: &str) -> String {
         let path = CString::new(format!("/dev/nvgpu/igpu0/{node}")).expect("no zero in it");
         match self.sim.open(&path, OFlag::O_RDWR | OFlag::O_CLOEXEC) {
-            Ok(fd) => self.keep(fd),
+            Ok(fd) => self.files.keep(fd),
             Err(errno) => refused(errno),
         }
-    }
-
-    /// Keeps a new file: its name in the record.
-    fn keep(&mut self, fd: OwnedFd) -> String {
-        self.files.push(Some(fd));
-        format!("f{}", self.files.len() - 1)
     }
 
     fn map_doorbell(&mut self, file: &str, bytes: usize, page: u64) -> Result<String, String> {
         let length = NonZeroUsize::new(bytes).ok_or("no bytes")?;
         let prot = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         let offset = (page * 4096) as i64;
-        let fd = self.file(file)?.as_fd();
+        let fd = self.files.get(file)?.as_fd();
         // SAFETY: a new mapping at an address that the kernel chooses.
         let mapped = unsafe { self.sim.mmap(length, prot, MapFlags::MAP_SHARED, fd, offset) };
         Ok(match mapped {
@@ -146,14 +135,14 @@ impl Client {
     fn ioctl(&mut self, file: &str, request: u32, text: &str, marks: &[&str]) -> Result<String, String> {
         let mut argument = Argument::parse(argument_bytes(request), text, marks)?;
         fill(self, &mut argument)?;
-        let fd = self.file(file)?.as_fd();
+        let fd = self.files.get(file)?.as_fd();
         // SAFETY: addresses in the argument are those of `memories`, of the sizes that the record announces,
         // or of no memory.
         match unsafe { self.sim.ioctl(fd, request, &mut argument.bytes) } {
             Ok(0) => {
                 let made = argument.made().map(|fd| {
                     // SAFETY: the driver made it for us just now.
-                    self.keep(unsafe { OwnedFd::from_raw_fd(fd) })
+                    self.files.keep(unsafe { OwnedFd::from_raw_fd(fd) })
                 });
                 Ok(argument.answer(made))
             }
@@ -169,18 +158,13 @@ impl Drop for Client {
             // SAFETY: mapped by `map_doorbell`, and used by nothing.
             let _ = unsafe { self.sim.munmap(at, bytes) };
         }
-        for fd in self.files.drain(..).flatten() {
-            let _ = self.sim.close(fd);
-        }
+        self.files.close(&self.sim);
     }
 }
 
 /// Answers, errnos and what later calls see of earlier ones are the driver's, for any sequence of requests.
 #[test]
 fn requests_are_answered_as_by_the_driver() {
-    let bytes = match std::env::var_os("NVGPU_ORACLE_REQUESTS") {
-        Some(path) => std::fs::read(path).unwrap(),
-        None => include_bytes!("../../data/nvgpu-requests.txt.gz").to_vec(),
-    };
+    let bytes = record("NVGPU_ORACLE_REQUESTS", include_bytes!("../../data/nvgpu-requests.txt.gz"));
     super::replay::compare::<Client>(&bytes);
 }
