@@ -23,15 +23,15 @@ pub enum DriverError {
     Answer {
         /// The request.
         name: &'static str,
-        /// What came back.
+        /// The value that came back.
         value: u64,
-        /// What would have been right.
+        /// The values that would have been right.
         expected: &'static str,
     },
     /// A CPU mapping could not be made.
     #[error("cannot map {} of {what} into the process", Bytes(*len))]
     Mmap {
-        /// What was to be mapped.
+        /// The object to map.
         what: &'static str,
         /// How many bytes of it.
         len: u64,

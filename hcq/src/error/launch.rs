@@ -11,7 +11,7 @@ pub enum LaunchError {
         kernel: String,
         /// The quantity.
         what: &'static str,
-        /// What was asked for.
+        /// The value asked for.
         value: u64,
         /// The most there can be.
         limit: u64,

@@ -10,7 +10,7 @@ pub enum MemoryError {
     /// Memory is used up, or there is less in all than was asked for.
     #[error("cannot allocate {} for a {what}{}", Bytes(*len), room(*free, *total))]
     OutOfMemory {
-        /// What it is for: "buffer", "program", "command ring", ...
+        /// Its purpose: "buffer", "program", "command ring", ...
         what: &'static str,
         /// The bytes that the driver was asked for: for small objects that of the memory they share.
         len: u64,

@@ -15,7 +15,7 @@ pub enum OpenError {
     /// `HCQ_DEVICE` or a command line named a backend that does not exist.
     #[error("unknown device {name:?}: expected auto, nvgpu, rm or sim")]
     UnknownSelector {
-        /// What was asked for.
+        /// The name asked for.
         name: String,
     },
     /// An environment variable has a value that means nothing.
@@ -25,7 +25,7 @@ pub enum OpenError {
         variable: &'static str,
         /// Its value.
         value: String,
-        /// What it may be.
+        /// The values it may have.
         expected: Cow<'static, str>,
     },
     /// The file of settings that `HCQ_PROFILE` names cannot be read, or one of its lines means nothing.
@@ -33,7 +33,7 @@ pub enum OpenError {
     Profile {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it: a [`BadProfile`](crate::BadProfile), or why it cannot be read.
+        /// A [`BadProfile`](crate::BadProfile), or the reason it cannot be read.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The backend asked for is not part of this build.
@@ -74,13 +74,13 @@ pub enum OpenError {
     /// The desktop driver is not loaded, or of a release whose structs are not known.
     #[error("the desktop driver cannot be used")]
     Driver {
-        /// What is wrong with its version.
+        /// The fault of its version.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The GPU is of a kind this crate does not drive.
     #[error("{what} {value:#x} is not supported (supported: {supported})")]
     Unsupported {
-        /// What is not supported: an SM version, a class, a driver version.
+        /// The quantity: an SM version, a class, a driver version.
         what: &'static str,
         /// The number found.
         value: u64,

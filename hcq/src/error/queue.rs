@@ -19,7 +19,7 @@ pub enum QueueError {
     WrongQueue {
         /// The kind of queue.
         queue: &'static str,
-        /// What it was asked to do.
+        /// The operation asked for.
         operation: &'static str,
     },
     /// One submission needs more memory than its ring has.
