@@ -22,7 +22,7 @@ fi
 export LIBCLANG_PATH="$found"
 unset NVGPU_UAPI_DIR
 
-generated="nvgpu-sys/src/bindings.rs nvgpu-sys/tests/layout/rows.rs rm-sys/src/bindings.rs rm-sys/tests/layout/rows.rs"
+generated="nvgpu-sys/src/bindings.rs nvgpu-sys/tests/it/layout/rows.rs rm-sys/src/bindings.rs rm-sys/tests/it/layout/rows.rs"
 # shellcheck disable=SC2086
 before=$(sha256sum $generated)
 touch nvgpu-sys/build.rs rm-sys/build.rs

@@ -4,7 +4,7 @@
     tools/suite-kernels.py [--ptxas PATH]
 
 Rewrites MODULE.sm_NN.cubin and manifest.json in the folders below. ptxas is taken from the option, then from PTXAS, then from
-PATH. `tests/tests/kernels.rs` checks the manifests. tests/kernels/barriers.*.cubin are not among them: their code was changed by
+PATH. `tests/tests/it/kernels.rs` checks the manifests. tests/kernels/barriers.*.cubin are not among them: their code was changed by
 hand after compiling.
 """
 import argparse

@@ -1,8 +1,8 @@
-//! How much is read of what a program submits.
+//! Limits on reading a program's submissions.
 
 use std::time::Duration;
 
-/// Bounds of what is read, so that a program that submits without end is not slowed down without end.
+/// Bounds of reading, so that a program that submits without end is not slowed down without end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Entries of one channel whose segments are read; later ones are counted.

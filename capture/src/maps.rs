@@ -1,4 +1,4 @@
-//! Where GPU memory is mapped in the process: GPU addresses to buffers, buffers to CPU addresses.
+//! Mappings of GPU memory in the process: GPU addresses to buffers, buffers to CPU addresses.
 
 use std::collections::{BTreeMap, HashMap};
 

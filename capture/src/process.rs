@@ -19,7 +19,7 @@ const MOST_ENTRIES: u32 = 1 << 26;
 /// The address space of the desktop driver: UVM has one for a process.
 const DESKTOP: u64 = u64::MAX;
 
-/// Where a channel's ring and its USERD are.
+/// Memory of a channel's ring and its USERD.
 #[derive(Clone, Copy, Debug)]
 enum Place {
     /// nvgpu: in dma-bufs.
@@ -54,7 +54,7 @@ pub(crate) struct Process {
     limits: Limits,
     release: Option<Release>,
     maps: Maps,
-    /// What the next mapping of a descriptor shows.
+    /// Buffer and offset that the next mapping of a descriptor shows.
     awaited: HashMap<i32, (Buffer, u64)>,
     /// Open files by descriptors, of which several may name one.
     files: HashMap<i32, u64>,
@@ -84,7 +84,7 @@ impl Memory for Space<'_> {
     }
 }
 
-/// Where the CPU reaches a GPU address.
+/// Returns the CPU mapping of a GPU address.
 fn at(maps: &Maps, space: u64, address: u64) -> Option<(u64, u64)> {
     let equal = || (space == DESKTOP).then(|| maps.at_equal(space, address))?;
     maps.at(space, address).or_else(equal)
@@ -180,7 +180,7 @@ impl Process {
                 self.maps.alias(Buffer::Object(client, object), Buffer::Object(of.0, of.1));
             }
             Change::Channel { client, object, class, ring, entries, userd } => {
-                // Without memory of its own, USERD is what a mapping of the channel shows.
+                // Without memory of its own, USERD is in the channel object: a mapping of the channel shows it.
                 let memory = if userd.0 == 0 { object } else { userd.0 };
                 let place = Place::Address { ring, userd: (Buffer::Object(client, memory), userd.1) };
                 self.add(Key::Object(client, object), class, object, entries, place, DESKTOP);
@@ -257,7 +257,7 @@ impl Process {
         self.files.insert(copy, file);
     }
 
-    /// A descriptor is closed; what it was open on ends with the last one.
+    /// A descriptor is closed; its file ends with the last one.
     pub fn closed(&mut self, fd: i32) {
         self.awaited.remove(&fd);
         let Some(file) = self.files.remove(&fd) else { return };
@@ -276,7 +276,7 @@ impl Process {
         })
     }
 
-    /// Reads what is new in all rings.
+    /// Reads the new entries of all rings.
     pub fn poll(&mut self, sink: &mut dyn FnMut(&Record)) {
         for channel in self.channels.values_mut() {
             channel.poll(&self.maps, sink);

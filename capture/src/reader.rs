@@ -47,8 +47,8 @@ impl Reader {
         self.channel
     }
 
-    /// Reads what entries from place `first` of the ring on lead to. `not_seen` entries before them are lost.
-    /// Entries past the limit are counted, and reported when the program ends.
+    /// Reads the memory that the entries from place `first` of the ring on name. `not_seen` entries before
+    /// them are lost. Entries past the limit are counted, and reported when the program ends.
     pub fn entries(
         &mut self,
         first: u32,
@@ -88,7 +88,7 @@ impl Reader {
         }
     }
 
-    /// What an entry leads to.
+    /// Reads the segment of pushbuffer that an entry names.
     fn segment(
         &mut self,
         word: u64,

@@ -1,6 +1,7 @@
-//! Records: what one reading of a ring found, as bytes that a tracer reads from the program's memory.
+//! Records: the entries found by one reading of a ring, as bytes that a tracer reads from the program's
+//! memory.
 
-use nvgpu_sys::{TRACE_MARK, TraceMark};
+use crate::mark::{TRACE_MARK, TraceMark};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,7 +10,7 @@ const MAGIC: u32 = 0x5355_4231;
 /// Largest record that is made, in bytes: one of the longest segment, or many short ones.
 pub const MOST_BYTES: usize = 4 << 20;
 
-/// Entries of one channel, in order, with what they lead to.
+/// Entries of one channel, in order, with the memory they lead to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     /// The channel.
@@ -31,7 +32,7 @@ pub struct Channel {
     pub number: u32,
     /// Class of the channel, e.g. 0xc76f.
     pub class: u32,
-    /// What the driver knows it by: the work-submit token of nvgpu, the handle of a desktop driver's object.
+    /// The driver's number for it: nvgpu's work-submit token, or the handle of a desktop driver's object.
     pub handle: u32,
     /// Entries of its ring; 0 where entries are handed to the driver.
     pub ring_entries: u32,
@@ -48,7 +49,7 @@ pub struct Entry {
     pub content: Content,
 }
 
-/// What was read of memory.
+/// Result of reading memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Content {
     /// There is nothing to read.

@@ -1,4 +1,4 @@
-//! What requests of the drivers say about memory and channels, once they have succeeded.
+//! Changes of memory and channels by requests of the drivers that have succeeded.
 
 use nv_hw::class::{self, Kind};
 use nvgpu_sys::{
@@ -20,7 +20,7 @@ use zerocopy::FromBytes;
 /// Type byte of the desktop driver's escapes (`'F'`).
 const ESCAPE: u32 = 0x46;
 
-/// What a request did.
+/// Change made by a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     /// nvgpu: a dma-buf is mapped into the address space of the descriptor.
@@ -92,8 +92,8 @@ pub(crate) fn argument_bytes(
     }
 }
 
-/// What a request that succeeded did; `None` for one that changes nothing here, or that the driver refused in
-/// its argument. `read` reads memory that the argument points to.
+/// Returns the change made by a request that succeeded; `None` for one that changes nothing here, or that the
+/// driver refused in its argument. `read` reads memory that the argument points to.
 pub(crate) fn change(
     request: u32,
     argument: &[u8],
@@ -154,7 +154,7 @@ fn uvm(request: u32, argument: &[u8]) -> Option<Change> {
         let len = (request == UVM_UNMAP_EXTERNAL).then_some(args[1]);
         return Some(Change::GpuUnmap { address: args[0], len });
     }
-    // Both begin alike; what differs is the length of a list in the middle.
+    // Both begin alike; they differ in the length of a list in the middle.
     let (client, memory, status, base, len, offset) =
         match argument.len() < size_of::<UVM_MAP_EXTERNAL_ALLOCATION_PARAMS>() {
             true => {
@@ -193,7 +193,7 @@ fn escape(
     if is(NV_ESC_RM_MAP_MEMORY) {
         let args: nv_ioctl_nvos33_parameters_with_fd = view(argument)?;
         let (client, memory) = (args.params_hClient, args.params_hMemory);
-        // What is mapped begins at the page.
+        // The mapping begins at the page.
         let offset = args.params_offset & !0xfff;
         return (args.params_status == 0).then_some(Change::CpuMap { fd: args.fd, client, memory, offset });
     }
@@ -248,7 +248,7 @@ fn alloc(
             view(&read(parameters, size_of::<NV_CHANNEL_ALLOC_PARAMS_R610>())?)?;
         (a.gpFifoOffset, a.gpFifoEntries, (a.hUserdMemory[0], a.userdOffset[0]))
     } else {
-        // Of releases before 580 the struct ends earlier; what is used is at its start.
+        // Of releases before 580 the struct ends earlier; the fields used are at its start.
         let start = std::mem::offset_of!(NV_CHANNEL_ALLOC_PARAMS, engineType);
         let mut bytes = read(parameters, start)?;
         bytes.resize(size_of::<NV_CHANNEL_ALLOC_PARAMS>(), 0);

@@ -1,9 +1,9 @@
-//! What lies between two values of `GP_PUT`.
+//! The GPFIFO entries between two values of `GP_PUT`.
 
 /// Entries read last that are compared with the ring: if they changed, it was lapped.
 const COMPARED: usize = 8;
 
-/// How far a ring was read.
+/// Reader's position in a ring.
 #[derive(Debug)]
 pub(crate) struct Ring {
     entries: u32,
@@ -28,7 +28,7 @@ impl Ring {
         Self { entries, put: 0, last: Vec::new() }
     }
 
-    /// Reads what is new up to `put`; `None` if nothing is, or if it cannot be read.
+    /// Reads the new entries up to `put`; `None` if there are none, or if they cannot be read.
     pub fn advance(&mut self, put: u32, entry: impl Fn(u32) -> Option<u64>) -> Option<News> {
         if put == self.put || put >= self.entries {
             return None;
@@ -62,7 +62,7 @@ mod tests {
     }
 
     proptest! {
-        /// However the program and the reading alternate: what is new is right, and a lap does not go
+        /// However the program and the reading alternate: the new entries are right, and a lap does not go
         /// unnoticed.
         #[test]
         fn entries_come_in_order_and_laps_are_counted(bursts in proptest::collection::vec(0u32..40, 1..30)) {

@@ -1,4 +1,4 @@
-//! Which launches a pushbuffer names: the few methods that matter for that, out of all.
+//! Launches that a pushbuffer names: decodes the few methods that matter for that.
 
 use nv_hw::class::c7c0::{
     LAUNCH_DMA, LINE_COUNT, LINE_LENGTH_IN, LOAD_INLINE_DATA, OFFSET_OUT, OFFSET_OUT_UPPER, SEND_PCAS_A,
@@ -8,7 +8,7 @@ use nv_hw::class::{AMPERE_COMPUTE_B, FIRST_ENGINE_METHOD, Kind, subchannel};
 
 use crate::uploads::Uploads;
 
-/// How the method moves from data word to data word.
+/// Movement of the method from data word to data word.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Increment,
@@ -59,8 +59,7 @@ impl Scanner {
         self.upload.expected = 0;
     }
 
-    /// Follows a segment. `launch` is called for each launch, with the QMD's address and what was uploaded so
-    /// far.
+    /// Follows a segment. `launch` is called for each launch, with the QMD's address and the uploads so far.
     pub fn segment(&mut self, bytes: &[u8], launch: &mut dyn FnMut(u64, &Uploads)) {
         for word in bytes.chunks_exact(4).filter_map(|chunk| chunk.first_chunk()) {
             let word = u32::from_le_bytes(*word);

@@ -1,4 +1,4 @@
-//! What inline-to-memory (I2M) uploads of a channel wrote, by address: QMDs that no CPU mapping shows.
+//! Data of a channel's inline-to-memory (I2M) uploads, by address: QMDs that no CPU mapping shows.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -48,7 +48,7 @@ impl Uploads {
         }
     }
 
-    /// What was uploaded to `len` bytes, if one upload covers them.
+    /// Returns the data uploaded to the `len` bytes at `address`, if one upload covers them.
     pub fn read(&self, address: u64, len: usize) -> Option<&[u8]> {
         let before = self.blocks.range(address.saturating_sub(MOST_LENGTH)..=address).rev();
         before
@@ -78,7 +78,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is read is what was written last, as plain memory has it.
+        /// Reads return the last write, as in plain memory.
         #[test]
         fn reads_see_the_last_write(
             writes in proptest::collection::vec((0u64..400, 1usize..200, any::<u8>()), 1..30),

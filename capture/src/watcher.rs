@@ -1,4 +1,4 @@
-//! A process under observation: its system calls change what is known, and its rings are read between them.
+//! A process under observation: its system calls change its state here, and its rings are read between them.
 
 use std::ffi::{CString, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ type Sink = Box<dyn Fn(&Record) + Send + Sync>;
 
 /// Follows the channels of the process that it is in.
 ///
-/// Whoever has one reports the program's calls: requests to drivers after they have succeeded
+/// The owner reports the program's calls: requests to drivers after they have succeeded
 /// ([`request`](Self::request)), mappings ([`mapped`](Self::mapped), [`unmap`](Self::unmap)), and
 /// [`close`](Self::close). Memory is read only between the report of its mapping and that of its removal, and
 /// while no other report is under way.
@@ -71,7 +71,7 @@ impl Watcher {
     /// A request has succeeded.
     ///
     /// # Safety
-    /// `argument` is what the driver was given: the struct that the request names, or null.
+    /// `argument` is the driver's argument: the struct that the request names, or null.
     pub unsafe fn request(&self, fd: i32, request: u32, argument: *const c_void) {
         let Some(len) = requests::argument_bytes(request, self.release, || is_uvm(fd)) else { return };
         if argument.is_null() {
@@ -94,8 +94,8 @@ impl Watcher {
         self.process().mapped(fd, address as u64, len as u64, offset.cast_unsigned());
     }
 
-    /// What is mapped in a range is about to be taken away or replaced. What was submitted before is read first,
-    /// and nothing reads the range afterwards.
+    /// Reads the submissions made so far, because the mappings in a range are about to be removed or
+    /// replaced. Nothing reads the range afterwards.
     pub fn unmap(&self, address: usize, len: usize) {
         let mut process = self.process();
         if process.is_mapped(address as u64, len as u64) {
@@ -105,7 +105,7 @@ impl Watcher {
     }
 
     /// Descriptor `copy` is open on what `fd` is open on: a channel lives until its last descriptor is closed.
-    /// What `copy` was before is closed.
+    /// The descriptor that `copy` was before is closed.
     pub fn duplicated(&self, fd: i32, copy: i32) {
         if fd != copy {
             self.close(copy);
@@ -122,13 +122,14 @@ impl Watcher {
         process.closed(fd);
     }
 
-    /// Reads what is new in all rings.
+    /// Reads the new entries of all rings.
     pub fn poll(&self) {
         self.process().poll(&mut |record| (self.sink)(record));
     }
 }
 
-/// Whether a descriptor is open on `/dev/nvidia-uvm`, as the kernel says: a preloaded library is not asked.
+/// Whether a descriptor is open on `/dev/nvidia-uvm`, by the kernel's name of it: a preloaded library is not
+/// called.
 fn is_uvm(fd: i32) -> bool {
     const UVM: &[u8] = b"/dev/nvidia-uvm";
     let Ok(path) = CString::new(format!("/proc/self/fd/{fd}")) else { return false };

@@ -71,8 +71,8 @@ fn device(log: &str) -> Result<(), Box<dyn Error>> {
     let cubin = include_bytes!("../../hcq/tests/data/01_vecadd.sm_87.cubin");
     let kernel = device.load(cubin)?.kernel("vadd_f32")?;
     let (a, b, c) = (device.alloc(4096)?, device.alloc(9 << 20)?, device.alloc(4096)?);
-    a.write(0, &1.5f32.to_le_bytes())?;
-    b.write(0, &2.0f32.to_le_bytes())?;
+    a.write_slice(0, &[1.5_f32])?;
+    b.write_slice(0, &[2.0_f32])?;
     let mut queue = device.queue()?;
     let args = hcq::Args::new().buffer(&a).buffer(&b).buffer(&c).u32(1);
     // SAFETY: the kernel adds one element of `a` and `b`, and writes one of `c`.

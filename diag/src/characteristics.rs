@@ -1,5 +1,4 @@
-//! What nvgpu reports of a GPU beyond what programs need: every field of its characteristics, decoded, and
-//! its clocks.
+//! Characteristics of a GPU from nvgpu, more than programs need: every field, decoded, and its clocks.
 
 use std::io::{self, Write};
 
@@ -10,16 +9,16 @@ use crate::hex::Hex;
 use crate::report::style::{ASIDE, HEADING, NAME};
 use crate::size::size;
 
-/// What nvgpu reports, as one document.
+/// Report of nvgpu, as one document.
 #[derive(Clone, Debug, Serialize)]
 pub struct Characteristics {
     /// Groups of fields, in the order of their importance to a compute program.
     pub groups: Vec<Group>,
     /// The flags as the driver gave them.
     pub flags: Hex,
-    /// What the driver says it can do (`NVGPU_GPU_FLAGS_*`), by the header's names without their prefix.
+    /// Features of the driver (`NVGPU_GPU_FLAGS_*`), by the header's names without their prefix.
     pub supported: Vec<&'static str>,
-    /// What it knows of and cannot do here.
+    /// Known features that it does not have here.
     pub unsupported: Vec<&'static str>,
     /// Bits of the flags that have no name here.
     pub unknown_flags: Option<Hex>,
@@ -30,7 +29,7 @@ pub struct Characteristics {
 /// Fields that belong together.
 #[derive(Clone, Debug, Serialize)]
 pub struct Group {
-    /// What they are about.
+    /// Subject of the fields.
     pub name: &'static str,
     /// They.
     pub fields: Vec<Field>,
@@ -159,7 +158,7 @@ macro_rules! group {
 }
 
 impl Characteristics {
-    /// Decodes what the driver reported.
+    /// Decodes the driver's report.
     #[must_use]
     pub fn of(
         gpu: &nvgpu_gpu_characteristics,

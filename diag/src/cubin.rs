@@ -75,11 +75,11 @@ pub struct Kernel<'a> {
     pub references: BTreeMap<u64, Reference<'a>>,
     /// The source lines of its code; empty without `ptxas -lineinfo`.
     pub lines: Lines,
-    /// What it needs.
+    /// Its requirements.
     pub resources: Resources,
 }
 
-/// What a kernel needs to run.
+/// Requirements of a kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Resources {
     /// Registers per thread.
@@ -96,7 +96,7 @@ pub struct Resources {
     pub max_threads: Option<[u32; 3]>,
     /// The exact block it was compiled for.
     pub required_block: Option<[u32; 3]>,
-    /// Where parameters start in constant bank 0.
+    /// Offset of parameters in constant bank 0.
     pub parameter_base: Option<Hex>,
     /// Its parameters, in order.
     pub parameters: Vec<Parameter>,

@@ -9,7 +9,7 @@ const SHOWN: usize = 80;
 /// Longest mangled name that is read, and longest name that is made of one: substitutions can make short
 /// mangled names grow without end.
 const LONGEST: usize = 16 << 10;
-/// How deep the parser of C++ names may nest.
+/// Limit of nesting in the parser of C++ names.
 const DEEPEST: u32 = 128;
 
 /// Text up to a length; more is an error.
@@ -51,7 +51,7 @@ pub fn demangled(name: &str) -> Option<String> {
     Some(out.0).filter(|readable| readable != name && !readable.is_empty())
 }
 
-/// Whether a name is asked for by its demangled form, with parameter types or without.
+/// Whether `asked` is the demangled form of a name, with parameter types or without.
 #[must_use]
 pub(crate) fn is_spelled(name: &str, asked: &str) -> bool {
     let Some(full) = demangled(name) else { return false };
@@ -98,7 +98,7 @@ pub(crate) fn shown(name: &str) -> String {
     cut
 }
 
-/// A text with `...` in the place of what stands between outermost brackets.
+/// A text with `...` in place of the text between outermost brackets.
 fn without(text: &str, open: char, close: char) -> String {
     let mut out = String::with_capacity(text.len());
     let (mut depth, mut before) = (0_usize, ' ');

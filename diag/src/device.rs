@@ -1,4 +1,4 @@
-//! What a device is: the facts people ask for first.
+//! Description of a device: the most important facts.
 
 use std::io::{self, Write};
 
@@ -42,14 +42,14 @@ pub struct DeviceInfo {
     pub classes: Vec<Class>,
     /// Windows through which kernels reach shared and local memory.
     pub windows: Vec<Window>,
-    /// What is mapped in the address space of the process.
+    /// Mappings in the address space of the process.
     pub mappings: Vec<Mapping>,
     /// Whether the GPU's level-2 cache may keep buffers; `null` where that is not for the program to say.
     pub gpu_cache: Option<bool>,
-    /// What the machine reports of the GPU besides the driver; absent for GPUs that are not a Jetson's.
+    /// Facts about the GPU from the machine instead of the driver; absent for GPUs that are not a Jetson's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine: Option<Surroundings>,
-    /// What nvgpu reports; absent for other drivers.
+    /// Report of nvgpu; absent for other drivers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nvgpu: Option<Characteristics>,
     /// Whether all of that is printed as text, too.
@@ -60,7 +60,7 @@ pub struct DeviceInfo {
 /// A class of engine objects.
 #[derive(Clone, Debug, Serialize)]
 pub struct Class {
-    /// What it is for: `compute`, `copy` or `channel`.
+    /// Purpose: `compute`, `copy` or `channel`.
     pub role: &'static str,
     /// Its number.
     pub number: Hex,
@@ -71,7 +71,7 @@ pub struct Class {
 /// An address window.
 #[derive(Clone, Debug, Serialize)]
 pub struct Window {
-    /// What is seen through it.
+    /// Name of the memory seen through it.
     pub name: String,
     /// Its first address.
     pub base: Hex,
@@ -80,7 +80,7 @@ pub struct Window {
 /// A range of the address space in use.
 #[derive(Clone, Debug, Serialize)]
 pub struct Mapping {
-    /// What it is.
+    /// Name or purpose.
     pub what: String,
     /// Its first address.
     pub va: Hex,
@@ -110,9 +110,9 @@ impl DeviceInfo {
             sm_count: info.sm_count,
             tpc_count: info.tpc_count,
             max_warps_per_sm: info.max_warps_per_sm,
-            max_shared_per_block_bytes: info.max_shared_per_block.count(),
+            max_shared_per_block_bytes: info.max_shared_per_block,
             max_clock_hz: info.max_clock_hz,
-            memory_bytes: info.memory.count(),
+            memory_bytes: info.memory,
             unified_memory: info.unified_memory,
             classes: vec![
                 Class::new("compute", info.classes.compute),
@@ -131,7 +131,7 @@ impl DeviceInfo {
             mappings: device
                 .memory_map()
                 .iter()
-                .map(|m| Mapping { what: m.what.to_owned(), va: Hex(m.va.raw()), size_bytes: m.len.count() })
+                .map(|m| Mapping { what: m.what.to_owned(), va: Hex(m.va.raw()), size_bytes: m.len })
                 .collect(),
         }
     }

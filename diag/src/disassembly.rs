@@ -1,4 +1,4 @@
-//! A cubin's kernels: what they need, how many fit on an SM, and their instructions.
+//! A cubin's kernels: their requirements, occupancy on an SM, and instructions.
 
 use std::io::{self, Write};
 
@@ -49,11 +49,10 @@ pub struct Listing {
     pub demangled: Option<String>,
     /// Length of its code.
     pub code_bytes: usize,
-    /// What it needs.
+    /// Its requirements.
     #[serde(flatten)]
     pub resources: Resources,
-    /// How many blocks fit on an SM, without dynamic shared memory; empty where the part's limits are not
-    /// known.
+    /// Blocks that fit on an SM, without dynamic shared memory; empty where the part's limits are not known.
     pub occupancy: Vec<Occupancy>,
     /// Its instructions.
     pub instructions: Vec<Line>,
@@ -89,7 +88,7 @@ impl Disassembly {
     /// for those that are not there.
     ///
     /// # Errors
-    /// One of [`Error`]. A word that cannot be decoded is no error but a [`Line`] that says so.
+    /// One of [`Error`]. A word that cannot be decoded is no error but a [`Line`] with the reason.
     pub fn read(
         bytes: &[u8],
         kernel: Option<&str>,
@@ -101,7 +100,7 @@ impl Disassembly {
         let kernels = cubin.kernels.iter();
         let kernels =
             kernels.map(|k| Listing::of(k, cubin.arch, Target::from_sm(cubin.sm), &files)).collect();
-        // What is not launched has no occupancy.
+        // Functions that are not launched have no occupancy.
         let functions = cubin.functions.iter().map(|k| Listing::of(k, cubin.arch, None, &files)).collect();
         Ok(Self {
             target: format!("sm_{}", cubin.sm),
@@ -115,7 +114,7 @@ impl Disassembly {
     }
 }
 
-/// How listings are printed.
+/// Style of printed listings.
 #[derive(Clone, Copy)]
 struct Style {
     words: bool,

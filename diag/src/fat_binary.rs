@@ -1,4 +1,4 @@
-//! Fat binaries, and programs that hold them: which cubins there are, and the one that is wanted.
+//! Fat binaries, and programs that hold them: their cubins, and the selection of one.
 
 use std::io::{self, Write};
 
@@ -22,7 +22,7 @@ pub enum Error {
     NoIndex {
         /// The requested number.
         index: usize,
-        /// How many there are.
+        /// Their number.
         count: usize,
     },
     /// The image of that number is no cubin.
@@ -30,7 +30,7 @@ pub enum Error {
     NotCubin {
         /// Its number.
         index: usize,
-        /// What it is.
+        /// Its kind.
         kind: String,
     },
     /// No cubin is for that architecture.
@@ -38,12 +38,12 @@ pub enum Error {
     NoArch {
         /// The requested one.
         sm: u32,
-        /// What there is.
+        /// Architectures of the cubins.
         available: Vec<String>,
     },
 }
 
-/// What a fat binary holds.
+/// Contents of a fat binary.
 #[derive(Clone, Debug, Serialize)]
 pub struct FatBinary {
     /// Its images, in file order.
@@ -55,11 +55,11 @@ pub struct FatBinary {
 pub struct Entry {
     /// Its number, from 1.
     pub index: usize,
-    /// What it is for, e.g. `sm_87`.
+    /// Target, e.g. `sm_87`.
     pub target: String,
     /// `cubin`, `PTX`, or another kind by its number.
     pub kind: String,
-    /// How it is packed.
+    /// Compression.
     pub compression: &'static str,
     /// Its length when it is unpacked.
     pub size_bytes: u64,
@@ -73,7 +73,7 @@ pub struct Entry {
     pub error: Option<String>,
 }
 
-/// Which cubin is wanted.
+/// Selection of a cubin.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Choice {
     /// For this compute capability, 87 for 8.7.
@@ -82,7 +82,7 @@ pub struct Choice {
     pub index: Option<usize>,
 }
 
-/// What a choice leads to.
+/// Result of a choice.
 #[derive(Clone, Debug)]
 pub enum Chosen {
     /// The content of one cubin.
@@ -92,7 +92,7 @@ pub enum Chosen {
 }
 
 impl FatBinary {
-    /// Takes the wanted cubin out of a fat binary or of a program that holds one; `None` if the file is
+    /// Takes the selected cubin out of a fat binary or of a program that holds one; `None` if the file is
     /// neither. Cubins without kernels are passed over where one with kernels fits, too.
     ///
     /// # Errors
@@ -150,7 +150,7 @@ fn readable(names: &[String]) -> Vec<String> {
     }
 }
 
-/// Names for a line of text, as many as a line holds.
+/// Names for a line of text, up to its length.
 fn listed(names: &[String]) -> String {
     /// Most characters of all names together.
     const LINE: usize = 160;

@@ -7,7 +7,7 @@ use crate::hex::Hex;
 /// Bytes of an entry.
 pub const ENTRY_BYTES: usize = 8;
 
-/// What an entry does.
+/// Action of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
@@ -34,9 +34,9 @@ pub struct Entry {
     pub index: usize,
     /// The entry itself.
     pub word: Hex,
-    /// What it does.
+    /// Action.
     pub action: Action,
-    /// Where the segment is; the operand of an entry that fetches none.
+    /// Address of the segment; the operand of an entry that fetches none.
     pub address: Hex,
     /// Length of the segment.
     pub size_bytes: u64,
@@ -46,7 +46,7 @@ pub struct Entry {
     pub waits: bool,
     /// Whether it depends on the sub-device mask.
     pub conditional: bool,
-    /// What is wrong with it.
+    /// Problem of the entry.
     pub problem: Option<String>,
 }
 
@@ -100,7 +100,7 @@ impl Entry {
         words.enumerate().map(|(index, word)| Self::decode(index, u64::from_le_bytes(*word)))
     }
 
-    /// What it does, in a few words.
+    /// Describes the action in a few words.
     #[must_use]
     pub fn describe(&self) -> String {
         let what = match self.action {

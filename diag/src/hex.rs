@@ -41,3 +41,36 @@ impl<'de> Deserialize<'de> for Hex {
         }
     }
 }
+
+/// Bytes as a string of hexadecimal digits, in documents and logs.
+pub mod bytes {
+    use std::fmt::Write;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    /// The digits.
+    #[must_use]
+    pub fn text(bytes: &[u8]) -> String {
+        let mut text = String::with_capacity(bytes.len() * 2);
+        for byte in bytes {
+            let _ = write!(text, "{byte:02x}");
+        }
+        text
+    }
+
+    pub fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&text(bytes))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let digit = |b: u8| char::from(b).to_digit(16);
+        let pairs = text.as_bytes().chunks(2).map(|pair| match pair {
+            [high, low] => Some((digit(*high)? << 4 | digit(*low)?) as u8),
+            _ => None,
+        });
+        pairs
+            .collect::<Option<_>>()
+            .ok_or_else(|| serde::de::Error::custom("expected pairs of hexadecimal digits"))
+    }
+}

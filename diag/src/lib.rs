@@ -1,4 +1,5 @@
-//! Decoding for diagnostics: turns what drivers, dumps and binaries hold into values that say what they mean.
+//! Decoding for diagnostics: contents of drivers' messages, dumps and binaries as values that explain
+//! themselves.
 //!
 //! Nothing here opens a file, and nothing but the steps of [`bringup`] a device: the `nvdiag` binary does
 //! that, and prints what these modules return. Every report prints as text ([`Report::print`]) and serializes to a versioned JSON document

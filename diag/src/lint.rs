@@ -12,7 +12,7 @@ use crate::hex::Hex;
 use crate::report::Report;
 use crate::report::style::{ASIDE, HEADING, NAME, PROBLEM};
 
-/// What the kernels of a cubin do not wait for.
+/// Missing waits in the kernels of a cubin.
 #[derive(Clone, Debug, Serialize)]
 pub struct Lint {
     /// The part the code is for, e.g. `sm_87`.
@@ -21,7 +21,7 @@ pub struct Lint {
     pub kernels: Vec<KernelLint>,
 }
 
-/// What a kernel does not wait for.
+/// Missing waits in a kernel.
 #[derive(Clone, Debug, Serialize)]
 pub struct KernelLint {
     /// Its name.
@@ -29,18 +29,18 @@ pub struct KernelLint {
     /// As C++ or Rust spells it, where it is mangled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub demangled: Option<String>,
-    /// How many instructions were examined.
+    /// Number of examined instructions.
     pub instructions: usize,
     /// Instructions that do not wait for an earlier one.
     pub findings: Vec<Race>,
-    /// Where paths were not followed further.
+    /// Places at which paths were not followed further.
     pub stops: Vec<PathEnd>,
 }
 
 /// An instruction that does not wait for an earlier one.
 #[derive(Clone, Debug, Serialize)]
 pub struct Race {
-    /// What goes wrong, as a compiler writer names it: `read after write`.
+    /// Hazard, as a compiler writer names it: `read after write`.
     pub hazard: &'static str,
     /// The registers concerned.
     pub registers: Vec<String>,
@@ -48,11 +48,11 @@ pub struct Race {
     pub first: Instruction,
     /// The one that does not wait.
     pub next: Instruction,
-    /// What is missing.
+    /// The missing wait.
     pub missing: String,
     /// The instructions of one such path that do not follow the one before them in memory.
     pub jumps: Vec<Jump>,
-    /// How many instructions that path has, both ends included.
+    /// Number of instructions on that path, both ends included.
     pub path_instructions: usize,
 }
 
@@ -72,11 +72,11 @@ pub struct Instruction {
 pub struct Jump {
     /// Offset of the branch.
     pub from: Hex,
-    /// Where it goes.
+    /// Target.
     pub to: Hex,
 }
 
-/// Where a path was not followed further.
+/// Place at which a path was not followed further.
 #[derive(Clone, Debug, Serialize)]
 pub struct PathEnd {
     /// Offset of the instruction.

@@ -12,7 +12,7 @@ use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 use cmd::finding::{Finding, is_broken_pipe};
 use cmd::terminal::{self, Output};
 
-/// Where the help of each command lists what all of them take.
+/// Heading of the options that all commands take, in each command's help.
 const GLOBAL: &str = "Options of every command";
 
 /// Diagnostics for NVIDIA GPUs driven without CUDA.
@@ -95,7 +95,7 @@ fn command_line() -> Result<Cli, ExitCode> {
 }
 
 fn cannot_write(error: &dyn std::fmt::Display) -> ExitCode {
-    // A program that cannot write to stderr either has nobody to say so to.
+    // A program that cannot write to stderr either cannot report it.
     let _ = writeln!(anstream::stderr(), "nvdiag: cannot write to stdout: {error}");
     ExitCode::from(2)
 }
@@ -121,7 +121,7 @@ fn main() -> ExitCode {
     let columns = terminal::columns().filter(|_| !for_programs);
     let mut out = Output::new(anstream::stdout().lock(), columns);
     let found = match (run(&cli, &mut out), out.flush()) {
-        // Whoever stopped to read still gets the code.
+        // A reader that has stopped still gets the exit code.
         (Ok(_), Err(error)) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         (found, _) => found,
     };

@@ -1,4 +1,5 @@
-//! Dumps of physical memory: raw, of the LiME kernel module, or an ELF core as kdump writes.
+//! Dumps of physical memory: of the LiME kernel module, or an ELF core as kdump writes. Authors of drivers have
+//! them, and `Sim::dump_memory` writes the first.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use crate::page_table::format::{PhysicalMemory, instance_block_root};
 const MAX_RANGES: usize = 1 << 16;
 /// Bytes of a LiME header.
 const LIME_HEADER: u64 = 32;
-/// What it begins with: the magic number and version 1.
+/// First bytes: the magic number and version 1.
 const LIME_MAGIC: [u8; 8] = [0x45, 0x4d, 0x69, 0x4c, 1, 0, 0, 0];
 /// Grain of the search for instance blocks.
 const PAGE: usize = 4096;
@@ -53,16 +54,19 @@ pub enum Error {
     /// A LiME header that is none.
     #[error("no LiME header at offset {offset:#x} of the dump, where one should follow")]
     Lime {
-        /// Where it should be.
+        /// Offset at which it should be.
         offset: u64,
     },
     /// More ranges than any machine has.
     #[error("the dump has more than {MAX_RANGES} ranges")]
     TooManyRanges,
+    /// Of no format that says where its bytes were.
+    #[error("neither a LiME dump nor an ELF core")]
+    Format,
     /// An ELF file, but no core of a 64-bit machine.
     #[error("an ELF file, but not a readable core: {reason}")]
     Elf {
-        /// What the ELF reader says.
+        /// Message of the ELF reader.
         reason: String,
     },
 }
@@ -76,11 +80,11 @@ pub struct PhysicalDump<S> {
 }
 
 impl<S: Source> PhysicalDump<S> {
-    /// Finds the ranges of a dump. A raw dump holds one, from physical address `raw_base` on.
+    /// Finds the ranges of a dump.
     ///
     /// # Errors
     /// One of [`Error`].
-    pub fn open(source: S, raw_base: u64) -> Result<Self, Error> {
+    pub fn open(source: S) -> Result<Self, Error> {
         if source.is_empty() {
             return Err(Error::Empty);
         }
@@ -91,7 +95,7 @@ impl<S: Source> PhysicalDump<S> {
         } else if has_magic && magic.starts_with(header::ELFMAG) {
             elf(&source)?
         } else {
-            BTreeMap::from([(raw_base, (source.len(), 0))])
+            return Err(Error::Format);
         };
         Ok(Self { source, ranges })
     }
@@ -195,7 +199,7 @@ mod tests {
     #[test]
     fn lime_dumps_have_ranges() {
         let bytes = [lime_range(0x8000_0000, b"abcdefgh"), lime_range(0x9000_0000, b"ijkl")].concat();
-        let dump = PhysicalDump::open(bytes.clone(), 0).expect("a dump");
+        let dump = PhysicalDump::open(bytes.clone()).expect("a dump");
         assert_eq!(dump.ranges().collect::<Vec<_>>(), [(0x8000_0000, 8), (0x9000_0000, 4)]);
         assert_eq!(read(&dump, 0x8000_0004), Some(*b"efgh"));
         assert_eq!(read(&dump, 0x8000_0006), None);
@@ -203,15 +207,13 @@ mod tests {
         assert_eq!(read(&dump, 0x7000_0000), None);
         let mut damaged = bytes;
         damaged[40] ^= 1;
-        assert_eq!(PhysicalDump::open(damaged, 0).expect_err("damaged"), Error::Lime { offset: 40 });
+        assert_eq!(PhysicalDump::open(damaged).expect_err("damaged"), Error::Lime { offset: 40 });
     }
 
     #[test]
-    fn a_raw_dump_begins_where_it_is_said_to() {
-        let dump = PhysicalDump::open(b"0123456789".to_vec(), 0x1000).expect("a dump");
-        assert_eq!(read(&dump, 0x1004), Some(*b"4567"));
-        assert_eq!(read(&dump, 0x1008), None);
-        assert_eq!(PhysicalDump::open(Vec::new(), 0).expect_err("empty"), Error::Empty);
+    fn bytes_without_addresses_are_no_dump() {
+        assert_eq!(PhysicalDump::open(b"0123456789".to_vec()).expect_err("raw"), Error::Format);
+        assert_eq!(PhysicalDump::open(Vec::new()).expect_err("empty"), Error::Empty);
     }
 
     #[test]
@@ -228,9 +230,9 @@ mod tests {
         bytes[64 + 24..64 + 32].copy_from_slice(&0x8000_0000u64.to_le_bytes());
         bytes[64 + 32] = 8;
         bytes.extend(b"abcdefgh");
-        let dump = PhysicalDump::open(bytes.clone(), 0).expect("a dump");
+        let dump = PhysicalDump::open(bytes.clone()).expect("a dump");
         assert_eq!(read(&dump, 0x8000_0004), Some(*b"efgh"));
         bytes[16] = 2;
-        assert!(matches!(PhysicalDump::open(bytes, 0), Err(Error::Elf { .. })));
+        assert!(matches!(PhysicalDump::open(bytes), Err(Error::Elf { .. })));
     }
 }

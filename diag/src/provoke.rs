@@ -1,5 +1,4 @@
-//! Faults made on purpose: the kinds there are, and the report of one from what the program that made it has
-//! seen.
+//! Faults made on purpose: the kinds, and the report of one by the program that made it.
 
 use nv_hw::fault::warp_esr;
 use std::fmt;
@@ -77,7 +76,7 @@ impl Kind {
         }
     }
 
-    /// What it does, in one sentence.
+    /// Returns its description in one sentence.
     #[must_use]
     pub const fn does(self) -> &'static str {
         match self {
@@ -152,21 +151,14 @@ impl FromStr for Kind {
     }
 }
 
-/// The cubin with the kernels for an SM. The code for sm_80 also serves the later ones of its major version.
-#[must_use]
-pub fn cubin(arch: Arch) -> &'static [u8] {
-    match arch {
-        Arch::Sm87 => include_bytes!("../kernels/provoke.sm_87.cubin"),
-        Arch::Sm90 => include_bytes!("../kernels/provoke.sm_90.cubin"),
-        _ => include_bytes!("../kernels/provoke.sm_80.cubin"),
-    }
-}
+/// The cubins with the kernels. The code for sm_80 also serves the later SMs of its major version.
+pub const IMAGES: hcq::Images<'_> = hcq::images!("../kernels/provoke", sm_80, sm_87, sm_90);
 
 /// The cubin with the first load of `kernel` replaced by zeros, which are no instruction; `None` if there is
 /// no such load.
 #[must_use]
 pub fn plant_illegal_word(arch: Arch, kernel: &str) -> Option<Vec<u8>> {
-    let image = cubin(arch);
+    let image = IMAGES.for_sm(arch.sm()).ok()?;
     let parsed = crate::cubin::Cubin::parse(image, None).ok()?;
     let section = parsed.sections.iter().find(|s| s.name == format!(".text.{kernel}"))?;
     let start = usize::try_from(section.file_offset?.0).ok()?;
@@ -181,7 +173,7 @@ pub fn plant_illegal_word(arch: Arch, kernel: &str) -> Option<Vec<u8>> {
     Some(image)
 }
 
-/// How it ended.
+/// Outcome of a provoked fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -206,10 +198,10 @@ pub struct SmRegisters {
     pub pc: Hex,
 }
 
-/// What a program knows of its own fault: enough to explain it elsewhere.
+/// A program's knowledge of its own fault: enough to explain it elsewhere.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Capture {
-    /// How it ended.
+    /// Outcome.
     pub outcome: Outcome,
     /// The device's name and driver.
     pub device: String,
@@ -277,13 +269,13 @@ impl Capture {
 /// A fault made on purpose, and its report.
 #[derive(Clone, Debug, Serialize)]
 pub struct Provoked {
-    /// Which kind.
+    /// The kind.
     pub kind: Kind,
-    /// What was done.
+    /// Description of the kind.
     pub does: &'static str,
-    /// Where.
+    /// Device on which it was provoked.
     pub device: String,
-    /// How it ended.
+    /// Outcome.
     pub outcome: Outcome,
     /// Whether the fault is the one that was meant.
     pub as_meant: bool,
@@ -343,7 +335,8 @@ mod tests {
         for kind in Kind::ALL {
             assert_eq!(kind.name().parse(), Ok(kind));
             for arch in [Arch::Sm87, Arch::Sm90] {
-                let parsed = crate::cubin::Cubin::parse(cubin(arch), None).expect("a cubin");
+                let parsed = crate::cubin::Cubin::parse(IMAGES.for_sm(arch.sm()).expect("code"), None)
+                    .expect("a cubin");
                 assert!(parsed.kernels.iter().any(|k| k.name == kind.kernel()), "{kind}");
             }
         }
@@ -354,7 +347,8 @@ mod tests {
     fn one_word_of_the_cubin_is_replaced() {
         for arch in [Arch::Sm87, Arch::Sm90] {
             let planted = plant_illegal_word(arch, "illegal").expect("there is a load");
-            let changed = planted.iter().zip(cubin(arch)).filter(|(a, b)| a != b).count();
+            let cubin = IMAGES.for_sm(arch.sm()).expect("code");
+            let changed = planted.iter().zip(cubin).filter(|(a, b)| a != b).count();
             assert!((1..=WORD_BYTES).contains(&changed), "{changed} bytes");
             assert_eq!(plant_illegal_word(arch, "no such kernel"), None);
         }

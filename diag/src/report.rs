@@ -1,4 +1,4 @@
-//! What every report can do: print itself for people, and as JSON for programs.
+//! Output of every report: as text for people, and as JSON for programs.
 
 use std::io::{self, Write};
 
@@ -15,7 +15,7 @@ pub trait Report: Serialize {
     /// Name and version of the JSON document, e.g. `nvdiag.info/1`. Adding a field keeps the version.
     const SCHEMA: &'static str;
 
-    /// Writes the report as text, with ANSI styles; the stream drops them where they are not wanted.
+    /// Writes the report as text, with ANSI styles; the stream drops them where it has no colours.
     ///
     /// # Errors
     /// Those of `out`.
@@ -63,8 +63,8 @@ pub mod style {
     pub const HEADING: Style = Style::new().bold();
     /// Names of values.
     pub const NAME: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor::Cyan)));
-    /// What needs attention.
+    /// Style of problems.
     pub const PROBLEM: Style = Style::new().bold().fg_color(Some(Color::Ansi(AnsiColor::Red)));
-    /// What may be skipped.
+    /// Style of details that may be skipped.
     pub const ASIDE: Style = Style::new().dimmed();
 }

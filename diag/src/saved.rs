@@ -1,4 +1,4 @@
-//! Faults that `nvdiag watch` has saved: what is known of each, and how they are listed.
+//! Faults that `nvdiag watch` has saved: their entries, and the list of them.
 
 use std::io::{self, Write};
 
@@ -32,16 +32,16 @@ impl Process {
     }
 }
 
-/// What is known of a saved fault.
+/// Entry of a saved fault.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// Its number in its folder.
     pub number: u64,
-    /// When it was saved, as RFC 3339 in UTC.
+    /// Time of saving, as RFC 3339 in UTC.
     pub saved: String,
-    /// When an equal one was last seen.
+    /// Time of the last equal one.
     pub last_seen: String,
-    /// How many equal ones there were within a minute of each other.
+    /// Number of equal ones within a minute of each other.
     pub count: u64,
     /// The fault in one sentence.
     pub verdict: String,
@@ -51,9 +51,9 @@ pub struct Entry {
     pub time_us: Option<u64>,
     /// The log.
     pub source: String,
-    /// Whose work it was.
+    /// Owners of the work.
     pub processes: Vec<Process>,
-    /// What could not be kept, and where the address map is from.
+    /// Notes on parts that could not be kept, and where the address map is from.
     pub notes: Vec<String>,
 }
 
@@ -69,7 +69,7 @@ pub struct SavedFile {
 /// A saved fault.
 #[derive(Clone, Debug, Serialize)]
 pub struct Saved {
-    /// What is known of it.
+    /// Its entry.
     #[serde(flatten)]
     pub entry: Entry,
     /// The folder that its files are in.
@@ -95,7 +95,7 @@ pub struct SavedList {
     pub unreadable: Vec<String>,
 }
 
-/// Text that was read from a file: without what a terminal obeys.
+/// Text that was read from a file, without escape sequences for a terminal.
 fn harmless(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c }).collect()
 }

@@ -68,7 +68,7 @@ impl Session {
         }
     }
 
-    /// What is known of the process's address space.
+    /// Returns the map of the process's address space.
     #[must_use]
     pub const fn map(&self) -> &ProcessMap {
         &self.found.map
@@ -80,20 +80,20 @@ impl Session {
         reader.feed(bytes, &mut |parsed| sort(parsed, grouper, found));
     }
 
-    /// Takes an incident that comes from elsewhere.
+    /// Takes an incident of another source.
     pub fn take(&mut self, incident: &Incident) {
         self.found.take(incident);
     }
 
-    /// Ends what is open: nothing that follows belongs to it.
+    /// Ends the open incidents: further lines do not belong to them.
     pub fn close(&mut self) {
         let Self { reader, grouper, found } = self;
         reader.finish(&mut |parsed| sort(parsed, grouper, found));
         grouper.finish(&mut |incident| found.take(&incident));
     }
 
-    /// The faults since the last call, each with the lines that it was explained from, for those who know more
-    /// of its process than this session does. [`Session::take_reports`] then returns the rest.
+    /// The faults since the last call, each with the lines that explain it, for callers that know more of its
+    /// process than this session does. [`Session::take_reports`] then returns the rest.
     pub fn take_faults(&mut self) -> Vec<(FaultReport, Incident)> {
         let mut faults: Vec<_> = std::mem::take(&mut self.found.faults).into();
         // Incidents end in another order than they begin.
@@ -149,7 +149,7 @@ fn sort(parsed: Parsed, grouper: &mut Grouper, found: &mut Found) {
             if found.messages.take(&unread) {
                 return;
             }
-            // The name of a driver alone says nothing.
+            // The name of a driver alone is no finding.
             if unread.source == Source::Other && !unread.is_error {
                 return;
             }

@@ -1,4 +1,4 @@
-//! Instructions with the names of what they refer to, written as NVIDIA's disassembler writes them.
+//! Instructions with the names of the symbols they refer to, written as NVIDIA's disassembler writes them.
 
 use std::collections::BTreeMap;
 

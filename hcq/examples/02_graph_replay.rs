@@ -10,20 +10,15 @@ use std::time::Duration;
 use hcq::{Args, Device, LaunchConfig, Selector};
 
 const COUNT: u32 = 256;
-/// Offset of `factor` in the arguments of `axpy(y, x, factor, n)`: after two addresses of 8 bytes.
-const FACTOR_AT: u64 = 16;
+/// Number of `factor` among the arguments of `axpy(y, x, factor, n)`.
+const FACTOR: usize = 2;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let device = Device::open(Selector::from_env()?)?;
-    let cubin: &[u8] = match device.info().sm_number() {
-        90.. => include_bytes!("kernels/examples.sm_90.cubin"),
-        87 => include_bytes!("kernels/examples.sm_87.cubin"),
-        _ => include_bytes!("kernels/examples.sm_80.cubin"),
-    };
-    let axpy = device.load(cubin)?.kernel("axpy")?;
+    let axpy = device.load(hcq::images!("kernels/examples", sm_80, sm_87, sm_90))?.kernel("axpy")?;
     let (x, y) = (device.alloc(4 * u64::from(COUNT))?, device.alloc(4 * u64::from(COUNT))?);
-    x.write(0, &1f32.to_le_bytes().repeat(COUNT as usize))?;
-    y.write(0, &0f32.to_le_bytes().repeat(COUNT as usize))?;
+    x.write_slice(0, &[1_f32; COUNT as usize])?;
+    y.write_slice(0, &[0_f32; COUNT as usize])?;
 
     // y += 1 * x, then y += 10 * x. The barrier lets the second launch see what the first one wrote.
     let shape = LaunchConfig::new(COUNT.div_ceil(128), 128);
@@ -44,13 +39,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     // From here on the first launch adds 2 * x. Replays that are still running keep the old factor.
     // SAFETY: the kernel reaches the same elements with any factor.
-    unsafe { graph.patch_args(first, FACTOR_AT, &Args::new().f32(2.0))? };
+    unsafe { graph.patch_args(first, FACTOR, &Args::new().f32(2.0))? };
     queue.replay(&graph)?.wait(Duration::from_secs(10))?;
 
-    let mut sums = vec![0; y.len() as usize];
-    y.read(0, &mut sums)?;
     let expected = 10.0 * 11.0 + 12.0;
-    match sums.as_chunks().0.iter().map(|sum| f32::from_le_bytes(*sum)).find(|sum| *sum != expected) {
+    match y.read_vec::<f32>(0, COUNT as usize)?.into_iter().find(|sum| *sum != expected) {
         None => println!("11 replays of {} launches: every element is {expected}", graph.launches()),
         Some(sum) => return Err(format!("an element is {sum}, not {expected}").into()),
     }

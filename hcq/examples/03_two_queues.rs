@@ -13,18 +13,14 @@ const BYTES: u64 = 4 * COUNT as u64;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let device = Device::open(Selector::from_env()?)?;
-    let cubin: &[u8] = match device.info().sm_number() {
-        90.. => include_bytes!("kernels/examples.sm_90.cubin"),
-        87 => include_bytes!("kernels/examples.sm_87.cubin"),
-        _ => include_bytes!("kernels/examples.sm_80.cubin"),
-    };
-    let vecadd = device.load(cubin)?.kernel("vecadd")?;
+    let vecadd = device.load(hcq::images!("kernels/examples", sm_80, sm_87, sm_90))?.kernel("vecadd")?;
 
     // Memory of the CPU, which the copy engine reads and writes, and two parts' worth of the GPU's own.
     let all = BYTES * u64::from(PARTS);
     let (input, output) = (device.alloc_host(all)?, device.alloc_host(all)?);
     let parts = [device.alloc(BYTES)?, device.alloc(BYTES)?];
-    input.write(0, &(0..PARTS * COUNT).flat_map(|i| (i as f32).to_le_bytes()).collect::<Vec<u8>>())?;
+    let floats: Vec<f32> = (0..PARTS * COUNT).map(|i| i as f32).collect();
+    input.write_slice(0, &floats)?;
 
     let (mut copies, mut launches) = (device.copy_queue()?, device.queue()?);
     let shape = LaunchConfig::new(COUNT.div_ceil(256), 256);
@@ -48,12 +44,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     copies.submit()?.wait(Duration::from_secs(10))?;
 
-    let mut bytes = vec![0; output.len() as usize];
-    output.read(0, &mut bytes)?;
-    let right = |(i, float): (usize, &[u8; 4])| f32::from_le_bytes(*float) == 2.0 * i as f32;
-    if !bytes.as_chunks().0.iter().enumerate().all(right) {
+    let doubled = output.read_vec::<f32>(0, floats.len())?;
+    if doubled.iter().zip(&floats).any(|(doubled, float)| *doubled != 2.0 * float) {
         return Err("a float is not twice what it was".into());
     }
-    println!("{} floats doubled in {PARTS} parts", PARTS * COUNT);
+    println!("{} floats doubled in {PARTS} parts", floats.len());
     Ok(())
 }

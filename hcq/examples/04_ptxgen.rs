@@ -40,17 +40,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     let kernel = device.load(&compile(&module)?)?.kernel("scale")?;
 
     let x = device.alloc(4 * u64::from(COUNT))?;
-    x.write(0, &(0..COUNT).flat_map(|i| (i as f32).to_le_bytes()).collect::<Vec<u8>>())?;
+    let floats: Vec<f32> = (0..COUNT).map(|i| i as f32).collect();
+    x.write_slice(0, &floats)?;
     let mut queue = device.queue()?;
     let args = Args::new().buffer(&x).u32(COUNT).f32(0.5);
     // SAFETY: the kernel changes COUNT floats of `x`, as many as it holds; buffers are aligned to 256 bytes.
     unsafe { queue.launch(&kernel, LaunchConfig::new(COUNT.div_ceil(128), 128), &args)? };
     queue.submit()?.wait(Duration::from_secs(10))?;
 
-    let mut scaled = vec![0; x.len() as usize];
-    x.read(0, &mut scaled)?;
-    let right = |(i, float): (usize, &[u8; 4])| f32::from_le_bytes(*float) == 0.5 * i as f32;
-    if !scaled.as_chunks().0.iter().enumerate().all(right) {
+    let halves = x.read_vec::<f32>(0, floats.len())?;
+    if halves.iter().zip(&floats).any(|(half, float)| *half != 0.5 * float) {
         return Err("a float is not half of what it was".into());
     }
     println!("{COUNT} floats halved");

@@ -14,12 +14,7 @@ const COUNT: u32 = 1 << 20;
 
 /// Adds vectors of twice as many elements as the buffers hold.
 fn provoke(device: &Device) -> Result<Option<Box<FaultReport>>, Error> {
-    let cubin: &[u8] = match device.info().sm_number() {
-        90.. => include_bytes!("kernels/examples.sm_90.cubin"),
-        87 => include_bytes!("kernels/examples.sm_87.cubin"),
-        _ => include_bytes!("kernels/examples.sm_80.cubin"),
-    };
-    let vecadd = device.load(cubin)?.kernel("vecadd")?;
+    let vecadd = device.load(hcq::images!("kernels/examples", sm_80, sm_87, sm_90))?.kernel("vecadd")?;
     let bytes = 4 * u64::from(COUNT);
     let (a, b, c) = (device.alloc(bytes)?, device.alloc(bytes)?, device.alloc(bytes)?);
     let mut queue = device.queue()?;

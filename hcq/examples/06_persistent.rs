@@ -21,12 +21,7 @@ fn step(cells: &[u32]) -> Vec<u32> {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let device = Device::open(Selector::from_env()?)?;
-    let cubin: &[u8] = match device.info().sm_number() {
-        90.. => include_bytes!("kernels/examples.sm_90.cubin"),
-        87 => include_bytes!("kernels/examples.sm_87.cubin"),
-        _ => include_bytes!("kernels/examples.sm_80.cubin"),
-    };
-    let kernel = device.load(cubin)?.kernel("rule90")?;
+    let kernel = device.load(hcq::images!("kernels/examples", sm_80, sm_87, sm_90))?.kernel("rule90")?;
 
     // As many blocks as there is work for, but never more than the GPU holds at once.
     let blocks_per_sm = kernel.blocks_per_sm(THREADS, 0);
@@ -36,10 +31,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let mut cells: Vec<u32> = (0..CELLS).map(|i| u32::from(i == CELLS / 2)).collect();
     let (even, odd) = (device.alloc(4 * u64::from(CELLS))?, device.alloc(4 * u64::from(CELLS))?);
-    even.write(0, &cells.iter().flat_map(|cell| cell.to_le_bytes()).collect::<Vec<u8>>())?;
+    even.write_slice(0, &cells)?;
     // The counter that blocks meet at.
     let arrived = device.alloc(4)?;
-    arrived.write(0, &[0; 4])?;
+    arrived.write_slice(0, &[0_u32])?;
 
     let mut queue = device.queue()?;
     let args = Args::new().buffer(&even).buffer(&odd).buffer(&arrived).u32(CELLS).u32(STEPS);
@@ -49,9 +44,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     queue.submit()?.wait(Duration::from_secs(10))?;
 
     (0..STEPS).for_each(|_| cells = step(&cells));
-    let mut result = vec![0; even.len() as usize];
-    even.read(0, &mut result)?; // an even number of steps
-    if !result.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).eq(cells) {
+    // An even number of steps.
+    if even.read_vec::<u32>(0, cells.len())? != cells {
         return Err("the cells differ from the CPU's".into());
     }
     println!("{STEPS} generations of {CELLS} cells in one launch");

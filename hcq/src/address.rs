@@ -1,4 +1,4 @@
-//! GPU addresses and byte lengths as types, so that neither is taken for the other.
+//! GPU addresses, and how sizes print.
 
 use std::fmt;
 
@@ -22,8 +22,8 @@ impl GpuVa {
     }
 
     /// The address `len` bytes further on; `None` past the end of the address space.
-    pub const fn checked_add(self, len: Bytes) -> Option<Self> {
-        match self.0.checked_add(len.0) {
+    pub const fn checked_add(self, len: u64) -> Option<Self> {
+        match self.0.checked_add(len) {
             Some(raw) => Self::new(raw),
             None => None,
         }
@@ -68,42 +68,8 @@ impl fmt::LowerHex for GpuVa {
     }
 }
 
-/// A length or size in bytes.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-#[repr(transparent)]
-pub struct Bytes(u64);
-
-impl Bytes {
-    /// A length of `count` bytes.
-    pub const fn new(count: u64) -> Self {
-        Self(count)
-    }
-
-    /// A length of `count` KiB; `None` if it does not fit 64 bits.
-    pub const fn kib(count: u64) -> Option<Self> {
-        match count.checked_mul(1 << 10) {
-            Some(bytes) => Some(Self(bytes)),
-            None => None,
-        }
-    }
-
-    /// The number of bytes.
-    pub const fn count(self) -> u64 {
-        self.0
-    }
-}
-
-impl From<u64> for Bytes {
-    fn from(count: u64) -> Self {
-        Self(count)
-    }
-}
-
-impl fmt::Debug for Bytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+/// A size in bytes as messages give it. The API has sizes as `u64`, since programs calculate with them.
+pub(crate) struct Bytes(pub u64);
 
 impl fmt::Display for Bytes {
     /// Whole binary units where the number is a multiple of one, bytes otherwise.
@@ -124,14 +90,14 @@ mod tests {
     fn addresses_stop_at_57_bits() {
         assert!(GpuVa::new((1 << 57) - 1).is_some());
         assert!(GpuVa::new(1 << 57).is_none());
-        assert!(GpuVa::inside((1 << 57) - 1).checked_add(Bytes::new(1)).is_none());
+        assert!(GpuVa::inside((1 << 57) - 1).checked_add(1).is_none());
     }
 
     #[test]
     fn lengths_print_in_the_largest_whole_unit() {
-        assert_eq!(Bytes::new(2 << 20).to_string(), "2 MiB");
-        assert_eq!(Bytes::new(1536).to_string(), "1536 B");
-        assert_eq!(Bytes::new(0).to_string(), "0 B");
+        assert_eq!(Bytes(2 << 20).to_string(), "2 MiB");
+        assert_eq!(Bytes(1536).to_string(), "1536 B");
+        assert_eq!(Bytes(0).to_string(), "0 B");
         assert_eq!(format!("{:?}", GpuVa::inside(0xfe_0000_0000)), "0xfe00000000");
     }
 }

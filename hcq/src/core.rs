@@ -1,5 +1,5 @@
-//! What everything of an open device stands on: the driver, the memory tables, the options, and the device's
-//! fate.
+//! State shared by all objects of a device: the driver, the memory tables, the options, and the fault that
+//! stopped it.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -11,9 +11,10 @@ use crate::error::Error;
 use crate::error::report::FaultReport;
 use crate::info::{BackendKind, Info};
 use crate::memory::manager::{MemoryManager, Piece};
+use crate::observer::Observer;
 use crate::options::DeviceOptions;
 
-/// How far the timeline of a channel had come.
+/// The position that a channel's timeline had reached.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Position {
     /// The channel.
@@ -29,14 +30,13 @@ pub(crate) trait Explain: Send + Sync {
     fn explain(&self, core: &Core, at: Position, raw: &RawFault) -> FaultReport;
 }
 
-/// The floor of a device. It closes when the last of what stands on it goes.
+/// State shared by all objects; the device closes with the last reference.
 pub(crate) struct Core {
     backend: Arc<dyn Backend>,
     memory: Arc<MemoryManager>,
     explain: Arc<dyn Explain>,
     lost: OnceLock<FaultReport>,
-    /// Whether the backend has a witness.
-    witnessed: bool,
+    observer: Arc<dyn Observer>,
     pub options: DeviceOptions,
 }
 
@@ -48,11 +48,15 @@ impl fmt::Debug for Core {
 
 impl Core {
     /// An address space with nothing in it.
-    pub fn new(backend: Arc<dyn Backend>, options: DeviceOptions, explain: Arc<dyn Explain>) -> Arc<Self> {
-        let memory =
-            MemoryManager::new(backend.clone(), options.reserve_windows, options.keep(backend.info().memory));
-        let witnessed = backend.witness().is_some();
-        Arc::new(Self { backend, memory, explain, lost: OnceLock::new(), witnessed, options })
+    pub fn new(
+        backend: Arc<dyn Backend>,
+        observer: Arc<dyn Observer>,
+        options: DeviceOptions,
+        explain: Arc<dyn Explain>,
+    ) -> Arc<Self> {
+        let keep = options.keep(backend.info().memory);
+        let memory = MemoryManager::new(backend.clone(), observer.clone(), options.reserve_windows, keep);
+        Arc::new(Self { backend, memory, explain, lost: OnceLock::new(), observer, options })
     }
 
     /// The driver.
@@ -60,12 +64,12 @@ impl Core {
         &self.backend
     }
 
-    /// Whether the backend has a witness of what the program does.
-    pub fn is_witnessed(&self) -> bool {
-        self.witnessed
+    /// The observer of the program's use of the device.
+    pub fn observer(&self) -> &dyn Observer {
+        &*self.observer
     }
 
-    /// What the GPU is.
+    /// The GPU's description.
     pub fn info(&self) -> &Info {
         self.backend.info()
     }
@@ -114,7 +118,7 @@ impl Core {
         Error::Fault(Box::new(report.clone()))
     }
 
-    /// How long a wait spins before it yields and then sleeps.
+    /// Time for which a wait spins before it yields and then sleeps.
     pub fn spin(&self) -> Duration {
         self.options.spin.unwrap_or(match self.info().backend {
             // The software device needs the processor that a spinning waiter would hold.
@@ -124,7 +128,7 @@ impl Core {
         })
     }
 
-    /// How long operations without a deadline of their own wait.
+    /// Time for which operations without a deadline of their own wait.
     pub fn patience(&self) -> Duration {
         self.options.patience
     }

@@ -28,7 +28,7 @@ impl Errno {
         }
     }
 
-    /// What it means, in a few words.
+    /// Its meaning, in a few words.
     pub fn text(self) -> &'static str {
         self.nix().desc()
     }

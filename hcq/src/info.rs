@@ -1,9 +1,8 @@
-//! What a device is: the facts a program chooses launches and buffer sizes by.
+//! Facts about a device by which a program chooses launches and buffer sizes.
 
 use std::fmt;
 
-use crate::address::Bytes;
-use crate::error::Error;
+use crate::error::{Error, OpenError};
 
 /// The driver that serves a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,17 +51,17 @@ impl GpuCache {
     /// Reads [`VARIABLE`](Self::VARIABLE); [`Bypass`](Self::Bypass) when it is not set.
     ///
     /// # Errors
-    /// [`Error::UnknownSetting`] for anything but `off` and `on`.
+    /// [`OpenError::UnknownSetting`] for anything but `off` and `on`.
     pub fn from_env() -> Result<Self, Error> {
         let value = std::env::var_os(Self::VARIABLE).unwrap_or_default();
         match value.to_str() {
             Some("" | "off" | "0") => Ok(Self::Bypass),
             Some("on" | "1") => Ok(Self::Keep),
-            _ => Err(Error::UnknownSetting {
+            _ => Err(Error::Open(OpenError::UnknownSetting {
                 variable: Self::VARIABLE,
                 value: value.to_string_lossy().into_owned(),
                 expected: "off or on".into(),
-            }),
+            })),
         }
     }
 }
@@ -95,12 +94,13 @@ pub struct Info {
     pub tpc_count: u32,
     /// Resident warps per SM (from the programming guide for the SM version).
     pub max_warps_per_sm: u32,
-    /// Largest shared memory of one thread block, static and dynamic together (from the programming guide).
-    pub max_shared_per_block: Bytes,
+    /// Largest shared memory of one thread block in bytes, static and dynamic together (from the programming
+    /// guide).
+    pub max_shared_per_block: u64,
     /// Class numbers in use.
     pub classes: Classes,
-    /// Memory the GPU can use; system memory on a device that shares it with the CPU.
-    pub memory: Bytes,
+    /// Bytes of memory the GPU can use; system memory on a device that shares it with the CPU.
+    pub memory: u64,
     /// Whether buffers are the CPU's own memory, so that reading and writing them copies nothing across a
     /// bus.
     pub unified_memory: bool,

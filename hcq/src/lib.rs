@@ -42,24 +42,45 @@
 //! - Objects of two devices do not mix ([`Error::ForeignDevice`]), and a device stays with the process that
 //!   opened it: in a fork calls return [`Error::Forked`].
 //! - Calls end: waits have deadlines or [`DeviceOptions::patience`], which also bounds requests that signals
-//!   interrupt ([`Error::Interrupted`]).
+//!   interrupt ([`DriverError::Interrupted`]).
 //!
 //! # Layers
 //! A folder or file names only what stands below it, or beside it in one direction.
 //!
 //! ```text
-//! devices     device queue sim sys  # what a program opens: devices, queues, graphs
+//! devices     device queue sim sys  # devices, queues and graphs, which a program opens
 //! objects     objects               # buffers, programs, arguments, and what all of them share
 //! programs    fault launch program  # code in GPU memory, descriptors of its launches, its faults
 //! submission  submission            # commands, rings, channels, and when work has completed
-//! memory      core memory           # mapped memory, and the state of a device under every object
+//! memory      core memory observer  # mapped memory, the core of a device, who is told of accesses
 //! driver      backend process       # the seam: nvgpu, rm, the software ga10b
-//! errors      error info options    # errors, what a GPU is, how it is opened
-//! values      address cubin errno profile serial shape sync tegra  # numbers, files, locks
+//! errors      error info options    # errors, facts of a GPU, settings
+//! values      address constant_bank cubin errno profile serial shape sync tegra  # formats, numbers, locks
+//! circle: error error::memory error::open: an error is the cause of another
 //! ```
+
+/// Embeds the cubins `PATH.SM.cubin` of a program, one for each SM version that is named, as
+/// [`Images`]. Like that of `include_bytes!` the path starts at the source file's folder.
+///
+/// ```
+/// # use hcq::{Device, Selector};
+/// # let device = Device::open(Selector::Sim)?;
+/// const KERNELS: hcq::Images<'_> = hcq::images!("../examples/kernels/examples", sm_80, sm_87, sm_90);
+/// let kernel = device.load(KERNELS)?.kernel("vecadd")?;
+/// # Ok::<(), hcq::Error>(())
+/// ```
+#[macro_export]
+macro_rules! images {
+    ($path:literal, $($sm:ident),+ $(,)?) => {
+        $crate::Images::new(const {
+            &[$(include_bytes!(concat!($path, ".", stringify!($sm), ".cubin")) as &[u8]),+]
+        })
+    };
+}
 
 mod address;
 mod backend;
+mod constant_bank;
 mod core;
 pub mod cubin;
 mod device;
@@ -70,6 +91,7 @@ mod info;
 mod launch;
 mod memory;
 mod objects;
+mod observer;
 mod options;
 mod process;
 mod profile;
@@ -85,20 +107,22 @@ mod sync;
 pub mod sys;
 mod tegra;
 
-pub use address::{Bytes, GpuVa};
+pub use address::GpuVa;
 pub use cubin::CubinError;
 pub use device::Device;
 pub use device::clock::ClockPair;
 pub use errno::Errno;
-pub use error::Error;
 pub use error::report::{FaultKind, FaultRecord, FaultReport, Neighbour, SmRecord};
+pub use error::{DriverError, Error, LaunchError, MemoryError, OpenError, ProgramError, QueueError};
 pub use info::{BackendKind, Classes, GpuCache, Info};
 pub use memory::manager::Mapping;
+pub use memory::plain::Plain;
 pub use objects::args::Args;
 pub use objects::buffer::Buffer;
 pub use objects::program::Program;
 pub use options::{DeviceOptions, Selector};
 pub use profile::{BadProfile, CommandMemory, Descriptor, Preemption, Profile, Release, Subcontext};
+pub use program::images::Images;
 pub use program::kernel::Kernel;
 pub use program::occupancy::{Occupancy, OccupancyLimit};
 pub use queue::Queue;

@@ -1,4 +1,4 @@
-//! Which device to open, and how.
+//! The choice of a device, and its options.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -9,8 +9,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::address::Bytes;
-use crate::error::Error;
+use crate::error::{Error, OpenError};
 use crate::info::GpuCache;
 use crate::profile::{Descriptor, Profile, Release};
 
@@ -19,7 +18,7 @@ const MOST_KEPT: u64 = 1 << 30;
 /// Most bytes of a file of settings: a profile has five lines.
 const LONGEST_PROFILE: u64 = 1 << 16;
 
-/// Which device to open.
+/// The device to open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Selector {
     /// A Jetson's GPU, else a desktop GPU, else the software ga10b where it is part of the build. What was
@@ -39,7 +38,7 @@ impl Selector {
     /// Reads `HCQ_DEVICE`; [`Selector::Auto`] when it is not set.
     ///
     /// # Errors
-    /// [`Error::UnknownSelector`] for a name that is not `auto`, `nvgpu`, `rm` or `sim`.
+    /// [`OpenError::UnknownSelector`] for a name that is not `auto`, `nvgpu`, `rm` or `sim`.
     pub fn from_env() -> Result<Self, Error> {
         match std::env::var_os("HCQ_DEVICE") {
             Some(name) => name.to_string_lossy().parse(),
@@ -57,7 +56,7 @@ impl FromStr for Selector {
             "nvgpu" => Ok(Self::Nvgpu),
             "rm" => Ok(Self::Rm),
             "sim" => Ok(Self::Sim),
-            _ => Err(Error::UnknownSelector { name: name.to_owned() }),
+            _ => Err(Error::Open(OpenError::UnknownSelector { name: name.to_owned() })),
         }
     }
 }
@@ -73,15 +72,17 @@ impl fmt::Display for Selector {
     }
 }
 
-/// How to open a device. [`DeviceOptions::default`] is right for everything but tests and measurements.
+/// Options of a device. [`DeviceOptions::default`] is right for everything but tests and measurements.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DeviceOptions {
     /// For tests only: `false` leaves the shared and local memory windows free for buffers, as a driver
     /// without this crate's reservation does, so that the fault this causes can be reproduced.
+    #[doc(hidden)]
     pub reserve_windows: bool,
     /// For tests and measurements: `true` moves data through the copy engine even where the CPU could reach
     /// the buffer itself.
+    #[doc(hidden)]
     pub staged_copies: bool,
     /// Makes dependent launches follow each other inside the GPU's scheduler instead of through the
     /// pushbuffer.
@@ -98,8 +99,8 @@ pub struct DeviceOptions {
     /// find out whether one of the differences is at fault. `None` for what `HCQ_CONSERVATIVE` says (`0` or
     /// `1`), and no if it says nothing.
     pub conservative: Option<bool>,
-    /// What channels and launches are made of; what it leaves open is decided by the file that `HCQ_PROFILE`
-    /// names, then by [`conservative`](Self::conservative), then by the defaults. On the desktop driver its
+    /// The make-up of channels and launches; settings left open come from the file that `HCQ_PROFILE` names,
+    /// then from [`conservative`](Self::conservative), then from the defaults. On the desktop driver its
     /// release and descriptor count, the others are a Jetson's.
     ///
     /// By default a Jetson's kernels run to their end (`wfi`) whoever waits for the GPU. Beside a desktop a
@@ -111,22 +112,23 @@ pub struct DeviceOptions {
     /// adds 100 ms for each 100 ms that it waits for a kernel. A desktop stands still as long. `None` for the
     /// driver's 3 s.
     pub switch_limit: Option<Duration>,
-    /// How long a Jetson's GPU stays with this device when others wait, 1 to 50 ms; `None` for the driver's
+    /// The time slice of this device on a Jetson's GPU when others wait, 1 to 50 ms; `None` for the driver's
     /// 1.024 ms. A longer slice means fewer switches beside a desktop, and a less smooth one.
     pub timeslice: Option<Duration>,
-    /// How long a wait spins before it yields and then sleeps; `None` for what suits the device.
+    /// Time for which a wait spins before it yields and then sleeps; `None` for the device's own choice.
     pub spin: Option<Duration>,
     /// Most bytes of freed buffers above 256 KiB that the device keeps for later ones of about their size: the
     /// driver takes 100 us and more for each. `None` for a 64th of the memory, at most 1 GiB; 0 gives all back
     /// at once. They go back when an allocation lacks memory, and by [`Device::trim`](crate::Device::trim).
-    /// Where kernels are checked (`NVGPU_SIM_CHECK`), nothing is kept.
-    pub keep_freed: Option<Bytes>,
+    /// The software ga10b keeps nothing where it checks accesses to memory.
+    pub keep_freed: Option<u64>,
     /// For tests: the value timelines start from. They count modulo 2^64.
+    #[doc(hidden)]
     pub timeline_start: u64,
-    /// How long operations without a deadline of their own (reading, writing, ring space, dropping) wait for
-    /// the GPU, and how long a request is repeated that signals interrupt, or that the driver cannot serve
-    /// beside a kernel that does not give way. Dropping a queue takes in addition what the driver takes to
-    /// close a channel: some tenths of a second, where a kernel does not end.
+    /// Time for which operations without a deadline of their own (reading, writing, ring space, dropping)
+    /// wait for the GPU, and for which a request is repeated that signals interrupt, or that the driver
+    /// cannot serve beside a kernel that does not give way. Dropping a queue takes in addition what the
+    /// driver takes to close a channel: some tenths of a second, where a kernel does not end.
     pub patience: Duration,
 }
 
@@ -137,8 +139,8 @@ impl DeviceOptions {
     /// The default, with what the environment decides.
     ///
     /// # Errors
-    /// [`Error::UnknownSetting`] for a variable with a value that means nothing; [`Error::Profile`] for a file
-    /// of settings that cannot be used.
+    /// [`OpenError::UnknownSetting`] for a variable with a value that means nothing; [`OpenError::Profile`]
+    /// for a file of settings that cannot be used.
     pub fn from_env() -> Result<Self, Error> {
         let conservative = Some(conservative(std::env::var_os(Self::CONSERVATIVE).as_deref())?);
         let profile = profile(std::env::var_os(Profile::VARIABLE))?;
@@ -161,8 +163,8 @@ impl DeviceOptions {
     }
 
     /// Most bytes of freed memory that are kept, on a device with `memory` bytes.
-    pub(crate) fn keep(&self, memory: Bytes) -> Bytes {
-        self.keep_freed.unwrap_or(Bytes::new((memory.count() / 64).min(MOST_KEPT)))
+    pub(crate) fn keep(&self, memory: u64) -> u64 {
+        self.keep_freed.unwrap_or((memory / 64).min(MOST_KEPT))
     }
 
     /// Whether channels and launches are conservative, once that is resolved.
@@ -181,17 +183,17 @@ impl DeviceOptions {
     }
 }
 
-/// What a value of [`DeviceOptions::CONSERVATIVE`] means.
+/// The meaning of a value of [`DeviceOptions::CONSERVATIVE`].
 fn conservative(value: Option<&OsStr>) -> Result<bool, Error> {
     let value = value.unwrap_or_default();
     match value.to_str() {
         Some("" | "0" | "off") => Ok(false),
         Some("1" | "on") => Ok(true),
-        _ => Err(Error::UnknownSetting {
+        _ => Err(Error::Open(OpenError::UnknownSetting {
             variable: DeviceOptions::CONSERVATIVE,
             value: value.to_string_lossy().into_owned(),
             expected: "0 or 1".into(),
-        }),
+        })),
     }
 }
 
@@ -213,7 +215,7 @@ fn profile(path: Option<OsString>) -> Result<Profile, Error> {
         }
         Ok(String::from_utf8_lossy(&bytes).parse::<Profile>()?)
     };
-    read().map_err(|source| Error::Profile { path: path.clone(), source })
+    read().map_err(|source| Error::Open(OpenError::Profile { path: path.clone(), source }))
 }
 
 impl Default for DeviceOptions {
@@ -287,7 +289,7 @@ mod tests {
             assert!(error.contains(part), "{part}: {error}");
         }
         std::fs::write(file.path(), "#".repeat(1 + LONGEST_PROFILE as usize)).unwrap();
-        assert!(matches!(read(), Err(Error::Profile { .. })));
+        assert!(matches!(read(), Err(Error::Open(OpenError::Profile { .. }))));
         std::fs::write(file.path(), b"release\xff = host").unwrap();
         assert!(full(&read().unwrap_err()).contains("line 1"));
         std::fs::write(file.path(), b"\xef\xbb\xbfrelease = host\r\n").unwrap();
@@ -312,6 +314,8 @@ mod tests {
         for s in [Selector::Auto, Selector::Nvgpu, Selector::Rm, Selector::Sim] {
             assert_eq!(s.to_string().parse::<Selector>().ok(), Some(s));
         }
-        assert!(matches!("cuda".parse::<Selector>(), Err(Error::UnknownSelector { name }) if name == "cuda"));
+        assert!(
+            matches!("cuda".parse::<Selector>(), Err(Error::Open(OpenError::UnknownSelector { name })) if name == "cuda")
+        );
     }
 }

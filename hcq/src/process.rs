@@ -1,4 +1,4 @@
-//! Which process an object belongs to.
+//! The process that an object belongs to.
 //!
 //! A fork copies a program's objects, but not what they stand for: rings, memory and timelines are shared
 //! with the parent, whose threads go on to use them, and the mappings of GPU memory are the parent's alone.
@@ -19,7 +19,7 @@ use crate::error::Error;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Process {
     pid: u32,
-    /// What the mark holds in this process, not 0.
+    /// The mark's value in this process, not 0.
     number: u64,
     mark: Option<&'static AtomicU64>,
 }
@@ -117,7 +117,7 @@ mod tests {
     #[cfg_attr(miri, ignore = "miri does not fork")]
     fn a_fork_is_another_process_and_so_is_a_fork_of_it() {
         let process = Process::current();
-        // What a process can say of itself: bit 0 for the parent's object, bit 1 for one of its own.
+        // The answers of a process: bit 0 for the parent's object, bit 1 for one of its own.
         let say = || i32::from(process.is_current()) | i32::from(Process::current().is_current()) << 1;
         let in_fork = |run: &dyn Fn() -> i32| {
             // SAFETY: the child calls nothing that another thread of the parent may hold a lock of.

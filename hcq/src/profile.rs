@@ -1,5 +1,5 @@
-//! What a Jetson's channels and launches are made of where more than one way is right by the driver's source:
-//! settings that a bring-up proves on a board.
+//! Settings of a Jetson's channels and launches where more than one way is right by the driver's source: a
+//! bring-up proves them on a board.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -51,7 +51,7 @@ settings! {
         /// VEID 0.
         Sync = "sync",
     }
-    /// Where a kernel can be interrupted for another context. A Jetson's alone.
+    /// The points at which a kernel can be interrupted for another context. A Jetson's alone.
     Preemption {
         /// At its end: wait for idle. The default, as it is the driver's.
         WaitForIdle = "wfi",
@@ -59,7 +59,7 @@ settings! {
         /// warning.
         Instructions = "cilp",
     }
-    /// What writes the value that ends a submission.
+    /// The write of the value that ends a submission.
     Release {
         /// A semaphore method of the channel's class, after a wait for the engine.
         Host = "host",
@@ -102,11 +102,11 @@ pub struct BadProfile {
     pub line: usize,
     /// The line.
     pub text: String,
-    /// What it can be, or that another line has set it.
+    /// The values it can have, or that another line has set it.
     pub expected: &'static str,
 }
 
-/// What a line can be.
+/// The values of each line.
 const LINES: &str = "command-memory = cacheable or write-combined, subcontext = async or sync, \
     preemption = wfi or cilp, release = host or qmd, descriptor = conservative or own";
 
@@ -114,7 +114,7 @@ impl Profile {
     /// The environment variable that names the file.
     pub const VARIABLE: &str = "HCQ_PROFILE";
 
-    /// What others have run on an Orin where the defaults are this library's.
+    /// The settings that others have run on an Orin, where the defaults are this library's.
     pub const CONSERVATIVE: Self = Self {
         command_memory: None,
         subcontext: None,

@@ -7,7 +7,8 @@ use std::sync::atomic::compiler_fence;
 use std::sync::atomic::fence;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The value behind a lock. What a panicking thread left is whole, because changes are made in one go.
+/// The value behind a lock. The value that a panicking thread left is whole, because changes are made in one
+/// go.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

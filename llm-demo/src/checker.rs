@@ -28,8 +28,8 @@ pub fn device(checks: Option<Checks>, on: &OnDevice) -> anyhow::Result<Device> {
     hcq::sim::open(sim, DeviceOptions::default()).context("cannot open the device \"sim\"")
 }
 
-/// What the checker of `device` adds to the outcome of a command. Each finding has been printed when it was
-/// noticed.
+/// The outcome of a command with the findings of `device`'s checker. Each finding has been printed when it
+/// was noticed.
 pub fn conclude(checks: Option<Checks>, device: &Device, outcome: Outcome) -> Outcome {
     let Some((checks, sim)) = checks.zip(hcq::sim::of(device)) else { return outcome };
     let findings = sim.findings();

@@ -96,7 +96,7 @@ fn run(command: &Command, began: Instant, spans: Option<HostSpans>) -> anyhow::R
     }
 }
 
-/// What to try for a device error.
+/// Advice for a device error.
 fn hint<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a str> {
     let device = match cause.downcast_ref() {
         Some(ga10b_llm::Error::Device(error)) => Some(error),

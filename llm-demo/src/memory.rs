@@ -29,7 +29,7 @@ pub fn check(device: &Device, model: &Model, options: &EngineOptions) -> anyhow:
     let info = device.info();
     let needed = Footprint::of(model, options, device)?;
     let free = match device.free_memory() {
-        Ok(free) => free.count(),
+        Ok(free) => free,
         Err(error) => {
             tracing::warn!(%error, "the driver does not say how much memory is free");
             return Ok(());
@@ -79,7 +79,7 @@ pub fn check(device: &Device, model: &Model, options: &EngineOptions) -> anyhow:
         "the model does not fit: it needs {} ({parts}), and {} of {} are free{advice}",
         size(needed.total()),
         size(free),
-        size(info.memory.count())
+        size(info.memory)
     );
 }
 
@@ -92,7 +92,7 @@ pub fn share(
     least: usize,
 ) -> anyhow::Result<ColumnsOptions> {
     let free = match device.free_memory() {
-        Ok(free) => free.count(),
+        Ok(free) => free,
         Err(error) => {
             tracing::warn!(%error, "the driver does not say how much memory is free");
             return Ok(options);
@@ -133,7 +133,7 @@ pub fn share(
              positions, --kv q8_0, or a smaller model",
             size(needed.total()),
             size(free),
-            size(device.info().memory.count())
+            size(device.info().memory)
         );
     }
     tracing::info!("the model needs {}: {parts}; {} are free", size(needed.total()), size(free));

@@ -1,4 +1,4 @@
-//! What a command found.
+//! The result of a command, beside its output.
 
 /// The result of a command, beside what it printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! What every figure depends on, printed beside it: device, clocks, model, types.
+//! The facts on which every figure depends, printed beside it: device, clocks, model, types.
 
 use std::io::{self, StdoutLock, Write};
 use std::path::Path;
@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::terminal;
 
-/// What a comparison needs of the device.
+/// The facts of the device that a comparison needs.
 #[derive(Debug, Serialize)]
 pub struct DeviceReport {
     pub name: String,
@@ -26,7 +26,7 @@ pub struct DeviceReport {
     power: Power,
 }
 
-/// What a comparison needs of the model.
+/// The facts of the model that a comparison needs.
 #[derive(Debug, Serialize)]
 pub struct ModelReport {
     name: String,
@@ -60,7 +60,7 @@ impl DeviceReport {
             sm: info.sm_number(),
             sm_count: info.sm_count,
             max_clock_hz: info.max_clock_hz,
-            memory_bytes: info.memory.count(),
+            memory_bytes: info.memory,
             unified_memory: info.unified_memory,
             is_software: info.backend == hcq::BackendKind::Sim,
             driver_version: info.driver_version.clone(),

@@ -35,7 +35,7 @@ impl Saved {
         Ok(Self { path: path.to_owned(), reader })
     }
 
-    /// What was saved, unless it is loaded already.
+    /// The saved session, unless it is loaded already.
     pub fn session(&self) -> Option<&Session> {
         self.reader.as_ref().map(Reader::session)
     }

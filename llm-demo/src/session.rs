@@ -96,10 +96,10 @@ pub fn template(
     Template::for_model(&source, &model.gguf, tokenizer).with_context(named).map(Some)
 }
 
-/// How an engine is set up.
+/// Options of an engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
-    /// How a step is launched; `None` for the default of the device.
+    /// The launch mode of a step; `None` for the default of the device.
     pub mode: Option<Mode>,
     /// Type of the key/value cache.
     pub kv: CacheType,
@@ -110,7 +110,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// What the command line names.
+    /// The options that the command line names.
     pub fn of(launching: &Launching) -> Self {
         let &Launching { engine, kv, no_tuning } = launching;
         Self { mode: engine, kv, timed: false, tuned: !no_tuning }
@@ -138,7 +138,7 @@ pub struct Session {
     pub engine: Engine,
     /// Positions in the cache.
     pub context: usize,
-    /// How long the engine took to set up.
+    /// Time that setting up the engine took.
     pub load: Duration,
     /// Shapes of the kernels.
     pub tuning: TuningReport,

@@ -1,4 +1,4 @@
-//! Opens what decodes a text: the engine, or columns whose steps verify what a draft proposes.
+//! Opens what decodes a text: the engine, or the batch engine whose steps verify what a draft proposes.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use hcq::Device;
 use crate::cli::speculation::Speculation;
 use crate::session::{self, Session, Setup};
 
-/// What decodes a text.
+/// The decoder of a text.
 pub enum Decoding {
     /// A token per step.
     Engine(Box<Session>),
@@ -77,7 +77,7 @@ impl Decoding {
         }
     }
 
-    /// What became of proposals, in words; `None` without a draft.
+    /// The counts of proposals, in words; `None` without a draft.
     pub fn summary(&self) -> Option<String> {
         match self {
             Self::Engine(_) => None,
@@ -86,7 +86,7 @@ impl Decoding {
     }
 }
 
-/// What became of proposals, in words; `None` before the first step.
+/// The counts of proposals, in words; `None` before the first step.
 fn summary(statistics: &Statistics) -> Option<String> {
     let &Statistics { steps, proposed, accepted, .. } = statistics;
     let per_step = statistics.tokens_per_step()?;

@@ -66,7 +66,7 @@ pub trait Decoder {
     /// Empties the context.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The device's errors.
     fn reset(&mut self) -> Result<()> {
         self.truncate(0)
     }
@@ -75,7 +75,7 @@ pub trait Decoder {
     /// if there are fewer.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The device's errors.
     fn truncate(&mut self, count: usize) -> Result<()>;
 
     /// Tokens in the context.

@@ -7,14 +7,14 @@ use crate::tensor_type::GgmlType;
 /// Shorthand for results of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a model could not be read, written or run.
+/// An error of reading, writing or running a model.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused a file operation.
     #[error("cannot {action} {}", path.display())]
     File {
-        /// What was tried: "open", "map", "write".
+        /// The operation: "open", "map", "write".
         action: &'static str,
         /// The file.
         path: PathBuf,
@@ -44,9 +44,9 @@ pub enum Error {
         bytes(*needed)
     )]
     Truncated {
-        /// What was being read.
+        /// The part being read.
         what: String,
-        /// Where it begins, in bytes from the start of the file.
+        /// Its start, in bytes from the start of the file.
         offset: u64,
         /// Its size, in bytes (of a list: the least size of its elements).
         needed: u64,
@@ -56,9 +56,9 @@ pub enum Error {
     /// A string that is not UTF-8.
     #[error("{what} at byte {offset} is not valid UTF-8")]
     Text {
-        /// What was being read.
+        /// The part being read.
         what: String,
-        /// Where it begins, in bytes from the start of the file.
+        /// Its start, in bytes from the start of the file.
         offset: u64,
     },
     /// A metadata value type that GGUF does not define.
@@ -104,7 +104,7 @@ pub enum Error {
     Rank {
         /// The tensor.
         name: String,
-        /// How many dimensions the file says.
+        /// Number of dimensions in the file.
         rank: u32,
     },
     /// A tensor without values.
@@ -291,7 +291,7 @@ pub enum Error {
     /// A template of conversations that cannot be used, or that refuses a conversation.
     #[error("the template of conversations: {source:#}")]
     Template {
-        /// What the template engine says.
+        /// The template engine's error.
         source: minijinja::Error,
     },
     /// A prompt without any token.
@@ -319,7 +319,7 @@ pub enum Error {
         "steps of several sequences have no {what}, which {architecture} models need; use one sequence at a time"
     )]
     ColumnsLack {
-        /// What is missing, in words.
+        /// The missing part, in words.
         what: &'static str,
         /// The architecture.
         architecture: &'static str,
@@ -333,7 +333,7 @@ pub enum Error {
     /// A draft model fails, not the model that verifies what it proposes.
     #[error("the draft model: {source}")]
     Draft {
-        /// What fails.
+        /// The error of the part.
         source: Box<Error>,
     },
     /// The queue of a scheduler has no room.
@@ -357,7 +357,7 @@ pub enum Error {
         place(phase, *layer)
     )]
     NotFinite {
-        /// What gave it: the role of a launch, as profiles name it.
+        /// The launch that gave it: its role, as profiles name it.
         phase: &'static str,
         /// The layer, if it is in one.
         layer: Option<usize>,
@@ -399,19 +399,19 @@ pub enum Error {
     /// A session that is cut short or changed.
     #[error("the session is damaged: {what}; remove the file to begin a new one")]
     SessionDamaged {
-        /// What is wrong, in words.
+        /// The fault, in words.
         what: String,
     },
     /// A session of another model, or of another kind of cache.
     #[error("the session was saved with {what} {saved}, here it is {here}; {advice}")]
     SessionMismatch {
-        /// What differs.
+        /// The quantity that differs.
         what: &'static str,
         /// Its value in the session.
         saved: String,
         /// Its value here.
         here: String,
-        /// What to do.
+        /// A remedy.
         advice: &'static str,
     },
     /// A session could not be read.
@@ -439,7 +439,7 @@ pub enum Error {
     Tuning {
         /// The file.
         path: PathBuf,
-        /// Where and why.
+        /// The place and the reason.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
@@ -458,7 +458,7 @@ pub enum Error {
     TuningStopped {
         /// The last kernel.
         candidate: String,
-        /// What the device reports.
+        /// The device's error.
         #[source]
         source: Box<Error>,
     },

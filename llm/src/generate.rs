@@ -12,7 +12,7 @@ use crate::sampler::Sampler;
 use crate::spans::HOST;
 use crate::tokenizer::Tokenizer;
 
-/// Why a text ended.
+/// The reason a text ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// The model chose a token that ends text, or the text is complete by its constraint.
@@ -30,7 +30,7 @@ pub enum Stop {
 pub struct Generation {
     /// The tokens, without the one that ends the text.
     pub tokens: Vec<u32>,
-    /// Why the text ended.
+    /// The reason the text ended.
     pub stop: Stop,
     /// Time of the prompt.
     pub prefill: Duration,

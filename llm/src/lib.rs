@@ -50,7 +50,7 @@
 //!   [`kernels::pack`], or [`kernels::repack`] if another type holds its values
 //! - an architecture: [`model::architecture`] (a row of the table), `engine::memory` (the list of what a layer
 //!   computes), and its three lowerings: `engine::operations`, `engine::stream`, `engine::prompt`
-//! - a way to decode: a room in [`kernels`] and a lowering in [`engine`]
+//! - a way to decode: a module in [`kernels`] and a lowering in [`engine`]
 //! - the cache: [`cache`] (types), [`kernels::cache`](mod@kernels::cache) (code), `engine::cache` (sizes)
 //! - more sequences: `engine::state` holds what one sequence has, `engine::memory` what all share
 //! - what a session in a file depends on: [`session`] (the format), `engine::session` (keys and values)

@@ -216,9 +216,9 @@ fn q5_0(block: &[u8], out: &mut [f32]) {
     out.iter_mut().zip(q5_0_quants(block)).for_each(|(value, q)| *value = f32::from(q) * d);
 }
 
-/// What the 16 quants of IQ4_NL stand for.
+/// Values of the 16 quants of IQ4_NL.
 const IQ4_NL: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
-/// What the 16 quants of MXFP4 stand for: twice the numbers of E2M1.
+/// Values of the 16 quants of MXFP4: twice the numbers of E2M1.
 const E2M1: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
 /// `d: f16, qs: [u8; 16]`.

@@ -31,12 +31,12 @@ macro_rules! ggml_types {
                 match self { $(Self::$name => $text,)* }
             }
 
-            /// How many values one block holds.
+            /// Number of values in one block.
             pub const fn block_values(self) -> u64 {
                 match self { $(Self::$name => $values,)* }
             }
 
-            /// How many bytes one block takes.
+            /// Number of bytes of one block.
             pub const fn block_bytes(self) -> u64 {
                 match self { $(Self::$name => $bytes,)* }
             }

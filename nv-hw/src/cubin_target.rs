@@ -1,10 +1,10 @@
-//! What kernels are compiled for: SMs and their variants.
+//! Compilation targets: SMs and their variants.
 
 use core::fmt;
 
 use crate::sm::Sm;
 
-/// What to compile for: a GPU generation, or one with instructions that no other has.
+/// Compilation target: a GPU generation, or one with instructions that no other has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CubinTarget {
     /// Ampere GA100 (A100, A30).
@@ -17,8 +17,8 @@ pub enum CubinTarget {
     Sm89,
     /// Hopper (H100, H200).
     Sm90,
-    /// Hopper with what no later generation has: matrix products of warpgroups, registers that move between
-    /// warpgroups.
+    /// Hopper with instructions that no later generation has: matrix products of warpgroups, registers that
+    /// move between warpgroups.
     Sm90a,
 }
 

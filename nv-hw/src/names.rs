@@ -39,7 +39,7 @@ pub(crate) const fn plain(name: &'static str) -> &'static str {
     }
 }
 
-/// Declares a constant for each number, `NAMES` with all of them, and lists of what else they are called.
+/// Declares a constant for each number, `NAMES` with all of them, and lists of their other names.
 macro_rules! names {
     ($($name:ident = $number:literal $($about:literal)?),* $(,)?
         $(; $(#[$doc:meta])* $texts:ident { $($value:literal $text:literal),* $(,)? })*

@@ -1,4 +1,4 @@
-//! SMs: what is known of each compute capability, a row for each.
+//! Facts about the SMs of each compute capability, a row for each.
 //!
 //! Sources: warps, blocks and registers from the technical specifications per compute capability in the CUDA
 //! C++ programming guide; carve-outs from CUDA's `cuda_occupancy.h`; QMD versions from `clc6c0qmd.h`,
@@ -10,7 +10,7 @@ use core::fmt;
 
 use crate::qmd_version::QmdVersion;
 
-/// How instructions are encoded.
+/// Encoding of instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Encoding {
     /// SM 8.0 to 8.9: Ampere and Ada.
@@ -19,7 +19,7 @@ pub enum Encoding {
     Sm9x,
 }
 
-/// What the limits of an SM follow from.
+/// Properties of an SM from which its limits follow.
 struct Row {
     sm: u32,
     encoding: Encoding,
@@ -109,7 +109,7 @@ impl Sm {
         self.row().is_run
     }
 
-    /// How its instructions are encoded: which tables decode them.
+    /// Returns the encoding of its instructions, which decides the tables that decode them.
     #[must_use]
     pub const fn encoding(self) -> Encoding {
         self.row().encoding

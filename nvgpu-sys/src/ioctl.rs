@@ -27,7 +27,7 @@ pub struct IoctlError {
     pub name: &'static str,
     /// The request number.
     pub request: u32,
-    /// What the driver answered.
+    /// The driver's answer.
     #[source]
     pub errno: Errno,
 }
@@ -40,8 +40,7 @@ pub struct IoctlError {
 /// [`IoctlError`] with the name, the number and the errno; `EINTR` after the patience.
 ///
 /// # Safety
-/// Addresses and descriptors in `args` must be valid for what the driver does with them, for as long as it
-/// does it.
+/// Addresses and descriptors in `args` must be valid for the driver's use of them, for as long as it lasts.
 pub unsafe fn call<A: Ioctl>(sys: &dyn Sys, fd: BorrowedFd<'_>, args: &mut A) -> Result<i32, IoctlError> {
     let mut interrupted = None;
     loop {

@@ -11,15 +11,13 @@ use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollTimeout};
 use nix::sys::mman::{MapFlags, ProtFlags};
 
-use crate::note::{Note, Notes};
 use crate::sys::Sys;
-use crate::witness::Witness;
 
 /// A [`Sys`] that passes every call on to the one below it, but for those that it overrides: a tracer, a fault
 /// injector. What implements this implements `Sys`.
 ///
 /// # Safety
-/// That of [`Sys`], of what is overridden.
+/// That of [`Sys`], for the overridden methods.
 ///
 /// ```
 /// # use std::{ffi::CStr, os::fd::OwnedFd, sync::Arc};
@@ -118,21 +116,6 @@ pub unsafe trait Layer: Send + Sync + std::fmt::Debug {
     fn close(&self, fd: OwnedFd) -> Result<(), Errno> {
         self.below().close(fd)
     }
-
-    /// [`Sys::notes`].
-    fn notes(&self) -> Notes {
-        self.below().notes()
-    }
-
-    /// [`Sys::note`].
-    fn note(&self, address_space: BorrowedFd<'_>, note: &Note<'_>) {
-        self.below().note(address_space, note);
-    }
-
-    /// [`Sys::witness`].
-    fn witness(&self) -> Option<&dyn Witness> {
-        self.below().witness()
-    }
 }
 
 // SAFETY: what is overridden keeps the promise of `Layer`, and the rest is that of the one below.
@@ -173,17 +156,5 @@ unsafe impl<L: Layer> Sys for L {
 
     fn close(&self, fd: OwnedFd) -> Result<(), Errno> {
         Layer::close(self, fd)
-    }
-
-    fn notes(&self) -> Notes {
-        Layer::notes(self)
-    }
-
-    fn note(&self, address_space: BorrowedFd<'_>, note: &Note<'_>) {
-        Layer::note(self, address_space, note);
-    }
-
-    fn witness(&self) -> Option<&dyn Witness> {
-        Layer::witness(self)
     }
 }

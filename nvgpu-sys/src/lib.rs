@@ -6,7 +6,7 @@
 //! ```text
 //! requests  layer overlay query requests  # requests with their types, and what one asks of a device
 //! calls     ioctl sys                     # system calls
-//! data      bindings mark note witness    # structs, numbers, and the words of a checker
+//! data      bindings                      # structs and numbers
 //! ```
 
 #[allow(
@@ -21,13 +21,10 @@
 mod bindings;
 mod ioctl;
 mod layer;
-mod mark;
-mod note;
 mod overlay;
 mod query;
 mod requests;
 mod sys;
-mod witness;
 
 /// The kernel headers of `NVGPU_UAPI_DIR`, as they are: with unions and pointers, and without the `Ioctl`
 /// traits.
@@ -49,10 +46,7 @@ pub mod host {
 pub use bindings::*;
 pub use ioctl::{Ioctl, IoctlError, call};
 pub use layer::Layer;
-pub use mark::{TRACE_MARK, TraceMark};
-pub use note::{KernelAccess, KernelNote, LineNote, Note, Notes, PieceKind, PieceNote, StackNote};
 pub use overlay::{OVERLAYS, Overlay};
 pub use query::{characteristics, sm_error_state};
 pub use requests::*;
 pub use sys::{BY_VALUE, Linux, MEMORY_NODE, Sys, open_nvmap};
-pub use witness::Witness;

@@ -12,7 +12,7 @@ use crate::bindings::{
 use crate::ioctl::{Ioctl, IoctlError, call};
 use crate::sys::Sys;
 
-/// Sends the request that `argument` makes for a buffer, and returns what the driver wrote there.
+/// Sends the request that `argument` makes for a buffer, and returns the driver's answer.
 ///
 /// # Safety
 /// The driver must write at the address it is given, and at most as many bytes as `T` has.
@@ -31,7 +31,7 @@ unsafe fn answered<T: Default + FromBytes + IntoBytes, A: Ioctl>(
     }
 }
 
-/// What the GPU is, from a control node (`NVGPU_GPU_IOCTL_GET_CHARACTERISTICS`).
+/// Returns the GPU's characteristics from a control node (`NVGPU_GPU_IOCTL_GET_CHARACTERISTICS`).
 ///
 /// # Errors
 /// Those of the driver; `EFAULT` when it copied less than the whole struct.

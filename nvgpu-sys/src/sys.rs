@@ -10,15 +10,11 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::witness::Witness;
-
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollTimeout};
 use nix::sys::mman::{MapFlags, ProtFlags};
 use nix::sys::stat::Mode;
-
-use crate::note::{Note, Notes};
 
 /// The memory allocator's node.
 pub const MEMORY_NODE: &CStr = c"/dev/nvmap";
@@ -44,7 +40,7 @@ pub fn open_nvmap(sys: &dyn Sys) -> Result<OwnedFd, Errno> {
 /// created with `memfd_create` or `eventfd`.
 ///
 /// # Safety
-/// Callers reach memory through the answers, so an implementation keeps what the kernel keeps:
+/// Callers reach memory through the answers, so an implementation guarantees, as the kernel does:
 /// - [`mmap`](Self::mmap) returns the start of `len` bytes of memory that belong to no one else in the
 ///   process and start on a page. All of them can be read, and written if `prot` says so, until
 ///   [`munmap`](Self::munmap) of the same range, whatever happens to `fd` meanwhile.
@@ -62,7 +58,7 @@ pub fn open_nvmap(sys: &dyn Sys) -> Result<OwnedFd, Errno> {
 /// impl<S: Sys> Sys for Tracer<S> { /* ... */ } // no `unsafe`: refused
 /// ```
 pub unsafe trait Sys: Send + Sync + std::fmt::Debug {
-    /// How long [`call`](crate::call) repeats a request that signals keep interrupting (`EINTR`).
+    /// Returns how long [`call`](crate::call) repeats a request that signals keep interrupting (`EINTR`).
     fn patience(&self) -> Duration {
         Duration::from_secs(10)
     }
@@ -83,7 +79,7 @@ pub unsafe trait Sys: Send + Sync + std::fmt::Debug {
     ///
     /// # Safety
     /// `arg` must be the struct that `request` names on this node, and addresses and descriptors inside it
-    /// must be valid for what the driver does with them, for as long as it does it.
+    /// must be valid for the driver's use of them, for as long as it lasts.
     unsafe fn ioctl(&self, fd: BorrowedFd<'_>, request: u32, arg: &mut [u8]) -> Result<i32, Errno>;
 
     /// Maps `len` bytes of `fd` from `offset`, at an address the kernel chooses.
@@ -123,21 +119,6 @@ pub unsafe trait Sys: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// The errno of `close(2)`; the descriptor is gone even then.
     fn close(&self, fd: OwnedFd) -> Result<(), Errno>;
-
-    /// What becomes of [`note`](Self::note)s. It does not change: a program asks once.
-    fn notes(&self) -> Notes {
-        Notes::Ignored
-    }
-
-    /// Takes a note of what lies in a GPU address space, for a device that checks kernels. Never fails: a note
-    /// that means nothing is dropped.
-    fn note(&self, _address_space: BorrowedFd<'_>, _note: &Note<'_>) {}
-
-    /// Who wants to know how the program uses the memory that it shares with the GPU; nobody, unless an
-    /// implementation checks it.
-    fn witness(&self) -> Option<&dyn Witness> {
-        None
-    }
 }
 
 // SAFETY: every call is passed on to an implementation.
@@ -178,18 +159,6 @@ unsafe impl<S: Sys + ?Sized> Sys for Arc<S> {
 
     fn close(&self, fd: OwnedFd) -> Result<(), Errno> {
         (**self).close(fd)
-    }
-
-    fn notes(&self) -> Notes {
-        (**self).notes()
-    }
-
-    fn note(&self, address_space: BorrowedFd<'_>, note: &Note<'_>) {
-        (**self).note(address_space, note);
-    }
-
-    fn witness(&self) -> Option<&dyn Witness> {
-        (**self).witness()
     }
 }
 

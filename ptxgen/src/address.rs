@@ -1,4 +1,4 @@
-//! Arithmetic with addresses and with what is proven of them.
+//! Arithmetic with addresses and with the facts proven of them.
 
 use crate::builder::Kernel;
 use crate::pointer::{Global, Multiple, Pointer, Shared, Space};
@@ -107,7 +107,7 @@ impl Kernel {
         Pointer::aligned(address, align)
     }
 
-    /// `a` where `p` holds, else `b`; only what is proven of both stays proven.
+    /// `a` where `p` holds, else `b`; only facts proven of both stay proven.
     pub fn select_ptr<S: Space, E: Element>(
         &self,
         p: Pred,

@@ -1,11 +1,11 @@
-//! What is proven of an address.
+//! Facts proven of an address.
 //!
 //! A fact is "the address is `residue` modulo `modulus`", `modulus` a power of two. It starts at a parameter
 //! or a shared array, survives constant offsets exactly, and weakens when a run-time index is added: adding
-//! `index × stride` keeps only what the stride (and what is known of the index) leaves. Nothing is ever
-//! assumed beyond that, so the width of an access chosen from it cannot fault.
+//! `index × stride` keeps only the power of two that the stride (and the proven divisor of the index) leaves.
+//! Nothing is ever assumed beyond that, so the width of an access chosen from it cannot fault.
 
-/// What is proven of an address: it is `residue` modulo `modulus`.
+/// Proven fact of an address: it is `residue` modulo `modulus`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alignment {
     modulus: u32,

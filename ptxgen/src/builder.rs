@@ -11,7 +11,7 @@ use crate::reg::{Operand, Pred, Raw, Reg};
 use crate::target::{Target, Version};
 use crate::ty::{Class, Element, Int, Kind, Number, Ordered, Ty};
 
-/// What a kernel requires of one parameter; the caller of the kernel must meet it.
+/// Requirement on one parameter of a kernel; the kernel's caller must meet it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Contract {
     /// A scalar without conditions.
@@ -31,7 +31,7 @@ pub struct Param {
     pub ty: &'static str,
     /// Size and natural alignment in bytes.
     pub bytes: u32,
-    /// What the generated code relies on.
+    /// The requirement that the generated code relies on.
     pub contract: Contract,
 }
 
@@ -82,7 +82,7 @@ pub struct Loop {
     end: Label,
 }
 
-/// What a thread can ask about itself and its launch.
+/// Special registers: values that a thread can read about itself and its launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Special {
@@ -183,7 +183,7 @@ impl Kernel {
         self.state.borrow_mut().rolled = true;
     }
 
-    /// Has the kernel begin with what `first` writes, before all that is written so far.
+    /// Has the kernel begin with the code that `first` writes, before all code written so far.
     pub fn begin_with(&self, first: impl FnOnce(&Self)) {
         let rest = std::mem::take(&mut self.state.borrow_mut().lines);
         first(self);

@@ -17,7 +17,7 @@ use crate::ty::Element;
 pub struct BulkLength(String);
 
 impl BulkLength {
-    /// What lengths and addresses of bulk copies are multiples of, in bytes.
+    /// Lengths and addresses of bulk copies are multiples of this, in bytes.
     pub const UNIT: u32 = 16;
 }
 

@@ -19,7 +19,7 @@ pub enum Error {
     Refused {
         /// The target it was compiled for, as `sm_87`.
         target: String,
-        /// What ptxas printed.
+        /// Output of ptxas.
         message: String,
         /// The lines that the message names, numbered.
         excerpt: String,
@@ -41,7 +41,7 @@ pub enum Error {
     NotPtxas {
         /// The program.
         path: PathBuf,
-        /// What was wrong.
+        /// The mistake.
         what: String,
     },
     /// A file could not be read or written.
@@ -55,12 +55,12 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
-    /// A manifest is not what this version writes.
+    /// A manifest is not in this version's format.
     #[error("manifest {} is not valid", path.display())]
     Manifest {
         /// The file.
         path: PathBuf,
-        /// Where and why.
+        /// Position and reason.
         #[source]
         source: serde_json::Error,
     },

@@ -1,4 +1,4 @@
-//! How a run of bytes is cut into memory accesses.
+//! Division of a run of bytes into memory accesses.
 
 use crate::alignment::Alignment;
 
@@ -11,7 +11,7 @@ pub struct Access {
     pub width: u32,
 }
 
-/// How a run of bytes is cut into accesses.
+/// Memory accesses that a run of bytes is divided into.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout(Vec<Access>);
 

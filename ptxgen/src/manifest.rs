@@ -1,4 +1,4 @@
-//! What committed cubins were made of, and whether they still are.
+//! Sources of committed cubins, and whether the cubins still match them.
 
 use std::fmt::Write;
 use std::panic::resume_unwind;
@@ -55,11 +55,11 @@ pub struct Cubin {
 pub struct Named {
     /// First part of the file name.
     pub name: String,
-    /// What it holds.
+    /// The module in it.
     pub module: Module,
 }
 
-/// A way in which committed cubins differ from what they should be.
+/// A way in which committed cubins differ from their manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mismatch {
     /// A module has no cubin.
@@ -196,7 +196,7 @@ impl Manifest {
     }
 }
 
-/// A file that is the one its manifest describes, and what it is made of.
+/// A file that is the one its manifest describes, and its sources.
 struct Intact {
     name: String,
     ptx: String,

@@ -42,7 +42,7 @@ pub struct ByteB(pub [Reg<u32>; 2]);
 #[derive(Clone, Copy, Debug)]
 pub struct IntAccumulator(pub [Reg<i32>; 4]);
 
-/// How a lane receives the matrices that it loads.
+/// Arrangement in which a lane receives the matrices that it loads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transpose {
     /// Register i: row g of matrix i, columns 2t and 2t + 1.

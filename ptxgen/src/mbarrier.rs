@@ -23,13 +23,13 @@ impl Element for Mbarrier {
     type Value = u64;
 }
 
-/// How a thread looks whether a phase is complete.
+/// Way in which a thread checks whether a phase is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Poll {
     /// Looks once (`test_wait`).
     Test,
     /// The same; [`Kernel::wait_phase`] gives other warps the time of about so many nanoseconds between two
-    /// looks.
+    /// polls.
     Sleep(u32),
     /// May suspend the thread for a time that the hardware limits (`try_wait`): from [`Target::Sm90`] on.
     Try,
@@ -51,12 +51,12 @@ impl Kernel {
         self.emit(format!("mbarrier.init.shared.b64 {}, {};", place(barrier), arrivals.text()));
     }
 
-    /// Ends the object's life; its memory may serve for other things.
+    /// Ends the object's life; its memory may be used otherwise.
     pub fn invalidate_mbarrier(&self, barrier: Pointer<Shared, Mbarrier>) {
         self.emit(format!("mbarrier.inval.shared.b64 {};", place(barrier)));
     }
 
-    /// One arrival. What the thread wrote before is visible to those that the phase releases.
+    /// One arrival. The thread's earlier writes are visible to those that the phase releases.
     pub fn arrive(&self, barrier: Pointer<Shared, Mbarrier>) {
         // The first version in which the state may be left out.
         self.require(Version::new(7, 1));
@@ -76,8 +76,7 @@ impl Kernel {
         self.emit(format!("cp.async.mbarrier.arrive.noinc.shared.b64 {};", place(barrier)));
     }
 
-    /// Whether the phase of this parity, 0 or 1, is complete. If so, what was written before its arrivals is
-    /// visible.
+    /// Whether the phase of this parity, 0 or 1, is complete. If so, writes before its arrivals are visible.
     pub fn phase_done(
         &self,
         barrier: Pointer<Shared, Mbarrier>,

@@ -7,7 +7,7 @@ use crate::reg::{Operand, Pred, Raw, Reg};
 use crate::target::Version;
 use crate::ty::{Class, Element, Int, Ty};
 
-/// How the caches should treat a load of global memory.
+/// Cache policy of a load of global memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cache {
     /// As usual; coherent with earlier launches and with this thread's own writes.
@@ -327,7 +327,7 @@ impl Kernel {
         d
     }
 
-    /// Loads a word that other blocks release; what they wrote before is then visible.
+    /// Loads a word that other blocks release; their earlier writes are then visible.
     pub fn load_acquire<S: Space>(&self, from: Pointer<S, u32>) -> Reg<u32> {
         let d = self.reg();
         self.emit(format!("ld.acquire.gpu.{}.u32 {d}, {};", S::NAME, from.text(0)));
@@ -339,7 +339,7 @@ impl Kernel {
         self.emit(format!("st.release.gpu.{}.u32 {}, {};", S::NAME, to.text(0), value.text()));
     }
 
-    /// Loads one, two or four words in one access where `guard` holds; elsewhere `into` keeps what it has.
+    /// Loads one, two or four words in one access where `guard` holds; elsewhere `into` keeps its value.
     ///
     /// # Panics
     /// If the alignment of one access is not proven: a mistake in the program that writes the kernel.
@@ -360,7 +360,7 @@ impl Kernel {
         self.guarded_load(guard, from, &format!("{}.b32", vector(raw.len())), &list(&raw), cache);
     }
 
-    /// Loads 16 bits, zero-extended, where `guard` holds; elsewhere `into` keeps what it has.
+    /// Loads 16 bits, zero-extended, where `guard` holds; elsewhere `into` keeps its value.
     ///
     /// # Panics
     /// If the pointer is not proven to be even.
@@ -391,7 +391,7 @@ impl Kernel {
         ));
     }
 
-    /// How a load from `S` spells `cache`; only global memory has caches to choose.
+    /// Returns the suffix of a load from `S` for `cache`; only global memory has caches to choose.
     pub(crate) fn cache_suffix<S: Space>(&self, cache: Cache) -> &'static str {
         match (S::NAME, cache) {
             ("global", Cache::Stream) => {
@@ -417,8 +417,8 @@ impl Kernel {
         self.emit(format!("{guard}ld.{}{suffix}{ty} {into}, {};", S::NAME, from.text(0)));
     }
 
-    /// Loads `N` words in one access, each at least as new as what is seen of them elsewhere in the GPU.
-    /// Nothing is ordered by it, and the words may be of different stores ([`Kernel::load_relaxed_b128`]).
+    /// Loads `N` words in one access, each at least as new as the value seen elsewhere in the GPU. Nothing is
+    /// ordered by it, and the words may be of different stores ([`Kernel::load_relaxed_b128`]).
     ///
     /// # Panics
     /// If the alignment of one access is not proven: a mistake in the program that writes the kernel.

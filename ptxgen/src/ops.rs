@@ -6,7 +6,7 @@ use crate::builder::Kernel;
 use crate::reg::{Operand, Pred, Reg};
 use crate::ty::{F16x2, Float, Int, Kind, Number, Ordered, Ty, Word};
 
-/// How a float becomes an integer.
+/// Rounding of a float to an integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Round {
     /// To the nearest, ties to even.

@@ -1,4 +1,4 @@
-//! Pointers that carry what is proven about their alignment.
+//! Pointers that carry a proven alignment.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -48,8 +48,8 @@ impl Multiple {
         self.reg
     }
 
-    /// What divides it. Only its power of two is certain once 32-bit arithmetic may have wrapped, and only
-    /// that is used.
+    /// Returns its divisor. Only its power of two is certain once 32-bit arithmetic may have wrapped, and
+    /// only that is used.
     pub fn of(self) -> u32 {
         self.of
     }

@@ -1,4 +1,4 @@
-//! What the L2 cache keeps: eviction policies, loads that carry one, prefetches.
+//! Control of the L2 cache: eviction policies, loads that carry one, prefetches.
 //!
 //! Source: PTX ISA, "createpolicy", "Cache Eviction Priority Hints", "prefetch".
 
@@ -9,14 +9,14 @@ use crate::reg::{Operand, Raw, Reg};
 use crate::target::Version;
 use crate::ty::Element;
 
-/// Which lines the L2 cache gives up first.
+/// Eviction priority of lines in the L2 cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evict {
-    /// Before others: what is read once.
+    /// Before others: for data read once.
     First,
     /// As usual.
     Normal,
-    /// After others: what is read again.
+    /// After others: for data read again.
     Last,
     /// The order of eviction stays as it is.
     Unchanged,

@@ -72,7 +72,7 @@ impl Ptxas {
         Ok(Self { path, version })
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -1,4 +1,4 @@
-//! What PTX is written for: GPU generations and versions of the language.
+//! Targets of PTX: GPU generations and versions of the language.
 
 use std::fmt;
 

@@ -39,7 +39,7 @@ impl Class {
     }
 }
 
-/// What a conversion must know of a type.
+/// Kind of a type, which decides how it converts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Unsigned integer.
@@ -104,8 +104,8 @@ types! {
 
 /// Types with addition, subtraction and multiplication.
 pub trait Number: Ty {
-    /// What `add`, `sub` and `mul` say between the mnemonic and the type: floats round to nearest explicitly,
-    /// which also keeps ptxas from contracting a multiplication and an addition.
+    /// Modifiers of `add`, `sub` and `mul` between the mnemonic and the type: floats round to nearest
+    /// explicitly, which also keeps ptxas from contracting a multiplication and an addition.
     const ADD: &'static str;
     /// The same for `mul` and `mad`/`fma`.
     const MUL: &'static str;
@@ -148,7 +148,7 @@ impl Word for i32 {
     type Wide = i64;
 }
 
-/// What memory holds: its size there and the register type a load of it gives.
+/// Element of memory: its size there and the register type a load of it gives.
 pub trait Element: Copy + 'static {
     /// Bytes in memory, a power of two.
     const SIZE: u32;

@@ -7,7 +7,7 @@ use crate::reg::{Operand, Pred, Reg};
 use crate::target::{Target, Version};
 use crate::ty::{Class, Number, Ordered, Ty, Word};
 
-/// Which lane's value a lane takes.
+/// Source lane of a shuffle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shuffle {
     /// The lane whose number differs in these bits.
@@ -18,7 +18,7 @@ pub enum Shuffle {
     Up(u32),
 }
 
-/// How a warp combines one word of each lane (`redux.sync`).
+/// Reduction of one word of each lane in a warp (`redux.sync`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Reduce {
@@ -110,7 +110,7 @@ impl Kernel {
     }
 
     /// Waits at barrier `id`, 0 to 15, until `threads` threads have come to it, here or by
-    /// [`Kernel::arrive_named`]. What they wrote to memory before is then visible. `threads` is a multiple of
+    /// [`Kernel::arrive_named`]. Their earlier writes to memory are then visible. `threads` is a multiple of
     /// 32; all lanes of a warp come together.
     pub fn sync_named(&self, id: impl Operand<u32>, threads: impl Operand<u32>) {
         self.emit(format!("bar.sync {}, {};", id.text(), threads.text()));

@@ -4,7 +4,7 @@
 //! A product is asynchronous: it begins with [`Kernel::multiply_shared`], and its sums may be read or changed
 //! after [`Kernel::wait_products`] alone. Tiles are read through the asynchronous proxy: between ordinary
 //! stores or `cp.async` to a tile and its products stands [`Kernel::fence_proxy_async`], of the writer before
-//! it hands the tile over, or of the warpgroup after it has received it.
+//! it passes the tile on, or of the warpgroup after it has received it.
 //!
 //! All forms here name the whole warpgroup: every thread must reach them, with the same operands.
 //! Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".
@@ -30,8 +30,7 @@ impl SharedRows {
     pub const ROW_BYTES: u32 = 128;
     /// Values of a row.
     pub const VALUES: u32 = Self::ROW_BYTES / 2;
-    /// What the address of the first row is a multiple of, in bytes: the length of eight rows, in which the
-    /// swizzle repeats.
+    /// Alignment of the first row, in bytes: the length of eight rows, in which the swizzle repeats.
     pub const ALIGNMENT: u32 = 8 * Self::ROW_BYTES;
     /// Values of each row that one product takes.
     pub const STEP: u32 = 16;
@@ -74,7 +73,7 @@ impl Kernel {
         WarpgroupSums((0..columns / 2).map(|_| self.reg()).collect())
     }
 
-    /// How products read the rows at `first`.
+    /// Returns the description by which products read the rows at `first`.
     ///
     /// # Panics
     /// If the address is not proven to be a multiple of [`SharedRows::ALIGNMENT`] bytes: a mistake in the

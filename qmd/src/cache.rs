@@ -1,4 +1,4 @@
-//! Cache control of a launch: what is invalidated before it and flushed after it, and how samplers are found.
+//! Cache control of a launch: invalidates before it, the flush after it, and the selection of samplers.
 
 use crate::image::{Qmd, layout};
 
@@ -22,7 +22,7 @@ bitflags::bitflags! {
     }
 }
 
-/// What is flushed after a grid, before its releases.
+/// Caches flushed after a grid, before its releases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Membar {
     /// Nothing.
@@ -53,7 +53,7 @@ impl Membar {
     }
 }
 
-/// How a texture instruction finds its sampler.
+/// Selection of a texture instruction's sampler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SamplerIndex {
     /// `INDEPENDENTLY`: by an index of its own.
@@ -64,14 +64,14 @@ pub enum SamplerIndex {
 }
 
 impl Qmd {
-    /// Sets what is flushed after the grid.
+    /// Sets the caches flushed after the grid.
     pub fn set_membar(&mut self, membar: Membar) {
         self.put(layout(self.version()).membar, membar.number());
     }
 
     /// Lets the scheduler begin with the dependent QMD while the membar of this one is on its way
-    /// (`CWD_MEMBAR_TASK_CHASING_ENABLE`), or not. On an H200 a link takes 0.07 us less; what the grid wrote is
-    /// seen by the dependent all the same. Does nothing where the layout has no such field (v3.0).
+    /// (`CWD_MEMBAR_TASK_CHASING_ENABLE`), or not. On an H200 a link takes 0.07 us less; the dependent sees
+    /// the grid's writes all the same. Does nothing where the layout has no such field (v3.0).
     pub fn set_task_chasing(&mut self, on: bool) {
         if let Some(field) = layout(self.version()).task_chasing {
             self.put(field, on.into());

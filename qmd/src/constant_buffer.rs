@@ -12,7 +12,7 @@ pub const CONSTANT_BUFFER_ALIGN: u64 = 64;
 /// Largest constant buffer, in bytes.
 pub const CONSTANT_BUFFER_MAX: u32 = 65536;
 
-/// When the constant cache is filled ahead of its use.
+/// Time at which the constant cache is filled, ahead of its use or on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ConstantPrefetch {
     /// On first use.
@@ -34,7 +34,7 @@ pub struct ConstantBuffer {
     /// Whether cached copies are invalidated at launch: needed for a bank that the CPU rewrites between
     /// launches.
     pub invalidate: bool,
-    /// When the cache is filled.
+    /// Time at which the cache is filled.
     pub prefetch: ConstantPrefetch,
 }
 

@@ -11,7 +11,7 @@ use crate::version::Version;
 pub struct CarveOuts {
     /// The least an SM must have, in KiB; `None` for the code 0.
     pub min_kib: Option<u32>,
-    /// What the launch wants, in KiB.
+    /// Size that the launch asks for, in KiB.
     pub target_kib: Option<u32>,
     /// The most an SM may have, in KiB.
     pub max_kib: Option<u32>,
@@ -130,13 +130,13 @@ impl Qmd {
         caches
     }
 
-    /// What is flushed after the grid; `None` for the undefined value 2.
+    /// Returns the caches flushed after the grid; `None` for the undefined value 2.
     #[must_use]
     pub fn membar(&self) -> Option<Membar> {
         Membar::from_number(self.get_own(layout(self.version()).membar))
     }
 
-    /// How samplers are chosen.
+    /// Returns how samplers are chosen.
     #[must_use]
     pub fn sampler_index(&self) -> SamplerIndex {
         match self.get_own(layout(self.version()).sampler_index) {
@@ -163,7 +163,7 @@ impl Qmd {
         self.get_own(layout(self.version()).group)
     }
 
-    /// How many QMDs must decrement this one before it starts.
+    /// Returns the number of QMDs that must decrement this one before it starts.
     #[must_use]
     pub fn dependence_counter(&self) -> u16 {
         self.get_own(layout(self.version()).dependence_counter) as u16

@@ -5,7 +5,7 @@ use crate::image::{Qmd, layout};
 use crate::table::layout::{Address, DependentFields};
 use crate::version::ALIGN;
 
-/// What happens to the dependent QMD.
+/// Action on the dependent QMD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DependentAction {
     /// Increments the put index of a queue.
@@ -46,7 +46,7 @@ impl DependentAction {
 pub struct Dependent {
     /// GPU virtual address of the QMD, a multiple of 256 below 2^40.
     pub address: u64,
-    /// What happens to it.
+    /// Action on it.
     pub action: DependentAction,
     /// Whether the scheduler may read it before this grid has completed.
     pub prefetch: bool,

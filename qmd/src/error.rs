@@ -73,13 +73,13 @@ pub enum Error {
     /// A launch was built without something that it needs.
     #[error("the launch has no {what}; set it before building")]
     Missing {
-        /// What is missing.
+        /// The missing setting.
         what: &'static str,
     },
     /// An address is not aligned as the hardware needs it.
     #[error("{what} at {address:#x} is not a multiple of {align} bytes")]
     Misaligned {
-        /// What the address is of.
+        /// The object at the address.
         what: &'static str,
         /// The GPU virtual address.
         address: u64,
@@ -89,7 +89,7 @@ pub enum Error {
     /// An address has more bits than its fields hold.
     #[error("{what} at {address:#x} is out of reach: QMD {version} stores {bits} bits of it, place it below {limit:#x}", limit = 1u64 << bits)]
     OutOfReach {
-        /// What the address is of.
+        /// The object at the address.
         what: &'static str,
         /// The GPU virtual address.
         address: u64,
@@ -175,12 +175,12 @@ pub enum Error {
         /// The part.
         target: Target,
     },
-    /// The carve-out cap is smaller than what the launch needs.
+    /// The carve-out cap is smaller than the launch needs.
     #[error("the carve-out is capped at {cap} bytes, but the launch asks for {needed}")]
     CarveOutCap {
         /// The cap, rounded up to a carve-out.
         cap: u32,
-        /// What a block needs, or the target carve-out.
+        /// Bytes that a block needs, or the target carve-out.
         needed: u32,
     },
     /// More local memory than a thread's window holds.
@@ -194,7 +194,7 @@ pub enum Error {
     /// A slot that the QMD does not have.
     #[error("there is no {what} {index}; QMD {version} has {count}")]
     Slot {
-        /// What the slot is for.
+        /// Purpose of the slot.
         what: &'static str,
         /// The index.
         index: usize,

@@ -4,7 +4,7 @@
 //! `PREEXIT` (`griddepcontrol.launch_dependents`) or ended. A grid that waits on the latch stands at
 //! `ACQBULK` (`griddepcontrol.wait`) until the other has ended and its membar is done.
 //!
-//! Source: the fields' names in `clcbc0qmd.h`; what they do was measured on an H200. v3.0 has none of them.
+//! Source: the fields' names in `clcbc0qmd.h`; their function was measured on an H200. v3.0 has none of them.
 
 use crate::error::Error;
 use crate::image::Qmd;
@@ -29,8 +29,8 @@ impl Qmd {
         self.set(v04::ENABLE_PROGRAM_PRE_EXIT, latch.is_some().into())
     }
 
-    /// Names the latch that the grid waits for at `ACQBULK`, where it also drops what the SM's caches hold of
-    /// global memory; `None` for no wait.
+    /// Names the latch that the grid waits for at `ACQBULK`, where it also drops global memory from the SM's
+    /// caches; `None` for no wait.
     ///
     /// # Errors
     /// [`Error::ForeignField`] where the layout has no latches.
@@ -54,7 +54,7 @@ impl Qmd {
         (self.get(v04::WAIT_ON_LATCH_VALID)? != 0).then(|| self.get_own(v04::WAIT_ON_LATCH_ID))
     }
 
-    /// Whether the grid drops what the SM's caches hold of global memory when it has waited for its latch.
+    /// Whether the grid drops global memory from the SM's caches when it has waited for its latch.
     #[must_use]
     pub fn invalidates_at_latch(&self) -> bool {
         self.get(v04::LATCH_ACQUIRE_INVALIDATE_SHADER_DATA_CACHE) == Some(1)

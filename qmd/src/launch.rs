@@ -225,7 +225,7 @@ impl Launch {
         self
     }
 
-    /// Sets what is flushed after the grid, before its releases.
+    /// Sets the caches flushed after the grid, before its releases.
     #[must_use]
     pub const fn membar(mut self, membar: Membar) -> Self {
         self.membar = membar;

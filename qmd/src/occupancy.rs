@@ -1,4 +1,5 @@
-//! How many thread blocks of a kernel fit on one SM at once, and what limits them.
+//! Occupancy: the number of thread blocks of a kernel that fit on one SM at once, and the resource that
+//! limits it.
 //!
 //! The rule of CUDA's occupancy header: registers are allocated per warp in units of 256 over four
 //! partitions, warps in groups of four, shared memory in units of 128 bytes with one KiB reserved per block.
@@ -6,7 +7,7 @@
 use crate::launch::SHARED_UNIT;
 use crate::target::{RESERVED_SHARED_BYTES, Target};
 
-/// What limits the number of blocks on an SM.
+/// Resource that limits the number of blocks on an SM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum Limit {
@@ -45,7 +46,7 @@ pub struct Occupancy {
     pub warps_per_sm: u32,
     /// Most warps an SM holds.
     pub max_warps_per_sm: u32,
-    /// What limits it.
+    /// The limiting resource.
     pub limit: Limit,
 }
 

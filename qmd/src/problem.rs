@@ -1,4 +1,4 @@
-//! What is wrong with a QMD: the values that the scheduler rejects, and those that it accepts and never runs.
+//! Problems of a QMD: values that the scheduler rejects, and values that it accepts and never runs.
 
 use crate::constant_buffer::{CONSTANT_BUFFER_ALIGN, CONSTANT_BUFFER_MAX, CONSTANT_BUFFERS};
 use crate::error::Axis;
@@ -13,7 +13,7 @@ use crate::table::field::Field;
 use crate::target::{Target, carve_out_kib};
 use crate::version::{ALIGN, Version};
 
-/// What the hardware does about a [`Problem`].
+/// The hardware's reaction to a [`Problem`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Effect {
     /// The scheduler raises an exception and the channel dies.
@@ -24,7 +24,7 @@ pub enum Effect {
     Undefined,
 }
 
-/// Which of the three carve-out fields.
+/// The three carve-out fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CarveOutField {
     /// `MIN_SM_CONFIG_SHARED_MEM_SIZE`.
@@ -45,11 +45,11 @@ impl std::fmt::Display for CarveOutField {
     }
 }
 
-/// A value in a QMD that will not launch what was meant.
+/// A value in a QMD that does not launch the intended work.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
-    /// The version fields do not say what the layout is.
+    /// The version fields do not name the layout.
     #[error("the version fields say {major}.{minor}")]
     Version {
         /// `QMD_MAJOR_VERSION`.
@@ -72,7 +72,7 @@ pub enum Problem {
     Resume {
         /// The dimension.
         axis: Axis,
-        /// Where to resume.
+        /// Index of the block along it.
         value: u32,
         /// Blocks along it.
         blocks: u32,
@@ -138,13 +138,13 @@ pub enum Problem {
     /// A carve-out code of 0.
     #[error("the {field} shared-memory carve-out is not set (code 0)")]
     CarveOutUnset {
-        /// Which one.
+        /// The field.
         field: CarveOutField,
     },
     /// A carve-out the part does not have.
     #[error("the {field} shared-memory carve-out is {kib} KiB (code {code}), which {target} does not have")]
     CarveOut {
-        /// Which one.
+        /// The field.
         field: CarveOutField,
         /// Its size.
         kib: u32,
@@ -213,7 +213,7 @@ pub enum Problem {
         /// Its address.
         address: u64,
     },
-    /// A release that is not aligned to what it writes.
+    /// A release that is not aligned to its size.
     #[error("release {slot} writes {bytes} bytes at {address:#x}, which is not a multiple of that")]
     ReleaseAddress {
         /// The slot.
@@ -228,7 +228,7 @@ pub enum Problem {
     DependentAddress {
         /// The slot.
         slot: usize,
-        /// Where it points.
+        /// The address.
         address: u64,
     },
     /// A dependent that is enabled and has no pointer field.
@@ -248,9 +248,9 @@ pub enum Problem {
 }
 
 impl Problem {
-    /// What the hardware does about it.
+    /// Returns the hardware's reaction.
     ///
-    /// Which check catches which value is read from the names of the checks, except for those seen in kernel
+    /// The pairs of checks and values are read from the names of the checks, except for those seen in kernel
     /// logs.
     #[must_use]
     pub const fn effect(&self) -> Effect {
@@ -292,8 +292,8 @@ impl Problem {
 }
 
 impl Qmd {
-    /// What is wrong with this QMD on the part its `SASS_VERSION` names, or, where that names none, on ga10b
-    /// (v3.0) or GH100 (v4.0). Empty for everything [`Launch`](crate::Launch) builds.
+    /// Returns the problems of this QMD on the part its `SASS_VERSION` names, or, where that names none, on
+    /// ga10b (v3.0) or GH100 (v4.0). Empty for everything [`Launch`](crate::Launch) builds.
     #[must_use]
     pub fn problems(&self) -> Vec<Problem> {
         let default = match self.version() {
@@ -303,9 +303,8 @@ impl Qmd {
         self.problems_on(self.target().filter(|t| t.version() == self.version()).unwrap_or(default))
     }
 
-    /// What is wrong with this QMD on `target`: everything that its bytes alone show. What depends on the
-    /// state of the channel is not checked: the memory windows, the local-memory buffer, the memory at its
-    /// addresses.
+    /// Returns the problems of this QMD on `target` that its bytes alone show. Not checked is what depends on
+    /// the state of the channel: the memory windows, the local-memory buffer, the memory at its addresses.
     #[must_use]
     pub fn problems_on(&self, target: Target) -> Vec<Problem> {
         let mut found = Vec::new();

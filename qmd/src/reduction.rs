@@ -27,7 +27,7 @@ impl ReductionOp {
         [Self::Add, Self::Min, Self::Max, Self::Inc, Self::Dec, Self::And, Self::Or, Self::Xor];
 }
 
-/// How a release combines its payload with what is in memory.
+/// Operation by which a release combines its payload with the value in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Reduction {
     /// The operation.

@@ -1,4 +1,4 @@
-//! Release semaphores: what a QMD writes to memory after its grid.
+//! Release semaphores: writes of a QMD to memory after its grid.
 
 use crate::error::Error;
 use crate::image::{Qmd, layout};
@@ -8,7 +8,7 @@ use crate::table::layout::ReleaseFields;
 /// Number of release slots.
 pub const RELEASES: usize = 3;
 
-/// What a release writes besides its payload, and how much.
+/// Layout of a release: size, and data besides the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Structure {
     /// 16 bytes: an 8-byte payload, then the time in nanoseconds (PTIMER) as 8 bytes.
@@ -56,7 +56,7 @@ pub struct Release {
     pub payload: u64,
     /// Whether 64 bits of the payload count.
     pub wide: bool,
-    /// What is written.
+    /// Layout of the written data.
     pub structure: Structure,
     /// Whether the front end issues a system membar before the write.
     pub membar: bool,
@@ -103,7 +103,7 @@ impl Release {
         self
     }
 
-    /// Combines the payload with what is in memory.
+    /// Combines the payload with the value in memory.
     #[must_use]
     pub const fn reducing(mut self, op: ReductionOp, signed: bool) -> Self {
         self.reduction = Some(Reduction { op, signed });

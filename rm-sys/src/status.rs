@@ -1,4 +1,4 @@
-//! Status words: the result of a request, in words.
+//! Status words: the result of a request, by name.
 
 use std::fmt;
 

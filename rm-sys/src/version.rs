@@ -1,4 +1,4 @@
-//! Which driver is loaded, and which set of struct layouts it takes.
+//! The loaded driver, and the set of struct layouts it takes.
 //!
 //! The driver compares the size of every struct with its own exactly, and sizes differ between releases; so
 //! the release is determined first, and one whose structs are unknown is refused by name.
@@ -7,10 +7,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Where the loaded module states its version, alone.
+/// File in which the loaded module states its version, alone.
 pub const VERSION_FILE: &str = "/sys/module/nvidia/version";
-/// Where the module states its version in the first line of a longer text; containers may have only this
-/// file.
+/// File in which the module states its version in the first line of a longer text; containers may have only
+/// this file.
 pub const VERSION_TEXT_FILE: &str = "/proc/driver/nvidia/version";
 
 /// A driver version such as 580.159.04.
@@ -138,7 +138,7 @@ pub enum VersionError {
     /// The text is not a version.
     #[error("{text:?} is not a driver version such as 580.159.04")]
     Malformed {
-        /// What was found, at most 64 characters of it.
+        /// The text found, at most 64 characters of it.
         text: String,
     },
     /// The branch's struct layouts are not known.

@@ -11,7 +11,7 @@ use crate::printer::Printer;
 use crate::registers::{Register, RegisterSet};
 use crate::table::find;
 
-/// What an instruction reads and writes.
+/// Registers and predicates that an instruction reads and writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Effects {
     /// Read, the guard included.

@@ -29,7 +29,7 @@ pub enum DecodeError {
         lo: u32,
         /// Bits in the field.
         width: u32,
-        /// What it holds.
+        /// The value found there.
         value: u64,
     },
     /// Bits that the operation does not use hold something else than the value they must hold.

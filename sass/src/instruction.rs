@@ -35,7 +35,7 @@ pub struct Instruction {
     pub opcode: Opcode,
     /// Bits 9 to 11: the operand form of arithmetic operations.
     pub form: u8,
-    /// Who executes it.
+    /// Condition for execution.
     pub guard: Guard,
     /// Destination register: R, or UR for operations of the uniform datapath and those that write one.
     pub dst: Option<u8>,

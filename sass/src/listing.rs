@@ -29,7 +29,7 @@ pub struct Line {
     pub pc: u64,
     /// Its word.
     pub word: Word,
-    /// What it decodes to.
+    /// Its decoding.
     pub decoded: Result<Instruction, DecodeError>,
 }
 

@@ -1,4 +1,4 @@
-//! What a memory instruction accesses.
+//! Memory accesses of instructions.
 
 use crate::arch::Encoding;
 use crate::instruction::Instruction;
@@ -20,7 +20,7 @@ pub enum Space {
     Constant,
 }
 
-/// What an instruction does to memory.
+/// Kind of a memory access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Access {
     /// Reads.
@@ -36,7 +36,7 @@ pub enum Access {
 pub struct MemoryAccess {
     /// The memory addressed. A copy from global to shared memory counts as a global load.
     pub space: Space,
-    /// What is done to it.
+    /// Kind of the access.
     pub access: Access,
     /// Bytes per thread, which the address must be aligned to. `LDSM` loads rows of 16 bytes.
     pub bytes: u32,

@@ -1,6 +1,6 @@
-//! Operands: where an instruction reads and what it does to the value read.
+//! Operands: the places that an instruction reads, and the modifiers of the value read.
 
-/// Where a source comes from.
+/// Origin of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operand {
     /// A register of the thread; 255 is RZ and reads 0.
@@ -28,11 +28,11 @@ pub enum Operand {
 
 /// A source with the modifiers its slot carries. `abs` applies before `neg`.
 ///
-/// What `neg` means is the operation's business: a sign for floats, two's complement for integers, a bitwise
+/// The operation decides the meaning of `neg`: a sign for floats, two's complement for integers, a bitwise
 /// not for `FLO`, `POPC` and the `.X` forms of `IADD3`, `IMAD` and `LEA`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Source {
-    /// Where the value comes from.
+    /// Origin of the value.
     pub operand: Operand,
     /// The value is negated or inverted.
     pub neg: bool,

@@ -1,4 +1,4 @@
-//! Where a word of an operation holds its operands, and how they read.
+//! Places of an operation's operands in its word, and how they read.
 
 use crate::operand::{Operand, Source};
 use crate::word::Word;
@@ -11,7 +11,7 @@ pub(crate) enum Role {
     C,
 }
 
-/// Where the bits of a source lie.
+/// Place of a source's bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     /// No such source.
@@ -38,7 +38,7 @@ pub(crate) enum Place {
     ConstBytes,
 }
 
-/// Where the destination lies.
+/// Place of the destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dst {
     /// No register is written.
@@ -49,7 +49,7 @@ pub(crate) enum Dst {
     U,
 }
 
-/// How the operand form (bits 9 to 11) chooses the places of the sources.
+/// Rule by which the operand form (bits 9 to 11) chooses the places of the sources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// B only: forms 1, 4, 5, 6.
@@ -68,7 +68,7 @@ pub(crate) enum Shape {
     Fixed(Place, Place, Place),
 }
 
-/// What the sources are, which decides how modifiers and immediates read.
+/// Type of the sources, which decides how modifiers and immediates read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// 32-bit integers, immediates unsigned.
@@ -141,7 +141,7 @@ impl Operands {
     pub(crate) const fn places(&self, word: Word) -> [Place; 3] {
         use Place::{Const, Imm32, None, R24, R32, R64, U24, U32, U64};
         let [a, r32, r64] = if self.uniform { [U24, U32, U64] } else { [R24, R32, R64] };
-        // What slot32 holds in each form.
+        // Place at bit 32, by form.
         let slot32 = match word.form() {
             2 | 4 => Imm32,
             3 | 5 => Const,
@@ -175,7 +175,7 @@ impl Operands {
 }
 
 impl Place {
-    /// What the place holds, without modifiers.
+    /// Returns the operand at this place, without modifiers.
     pub(crate) fn operand(self, word: Word) -> Option<Operand> {
         let reg = |lo| Operand::Reg(word.bits(lo, 8) as u8);
         let ureg = |lo| Operand::UReg(word.bits(lo, 6) as u8);

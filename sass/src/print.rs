@@ -1,5 +1,5 @@
-//! Prints a word by its row of the tables, and thereby checks it: the decoder prints into nothing, and
-//! whatever cannot be printed, or is not read while printing, makes the word malformed.
+//! Prints a word by its row of the tables, and thereby checks it: the decoder discards the text, and a part
+//! that cannot be printed, or is not read while printing, makes the word malformed.
 
 use crate::arch::Encoding;
 use crate::operands::{Dst, Role};

@@ -79,7 +79,7 @@ impl<'a> Printer<'a> {
         self.bits(n, 1) != 0
     }
 
-    /// Whether text is wanted: numbers need not be made otherwise.
+    /// Whether text is needed: numbers need not be made otherwise.
     pub(crate) fn wants_text(&self) -> bool {
         self.out.is_some()
     }

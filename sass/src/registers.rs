@@ -26,7 +26,7 @@ impl fmt::Display for Register {
     }
 }
 
-/// Where each file begins among the bits of a set.
+/// First bit of each register file in a set.
 const UR: usize = 256;
 const P: usize = 320;
 const UP: usize = 328;

@@ -4,13 +4,13 @@
 //! down. With one worker the time is what its thread spent on a processor, with all cores it is the time on
 //! the wall.
 
-#[path = "../tests/sm/asm.rs"]
+#[path = "../tests/it/sm/asm.rs"]
 #[allow(dead_code, reason = "the tests use the rest")]
 mod asm;
-#[path = "../tests/sm/cubin.rs"]
+#[path = "../tests/it/sm/cubin.rs"]
 #[allow(dead_code, reason = "the tests use the rest")]
 mod cubin;
-#[path = "../tests/sm/guest.rs"]
+#[path = "../tests/it/sm/guest.rs"]
 #[allow(dead_code, reason = "the tests use the rest")]
 mod guest;
 
@@ -142,7 +142,7 @@ fn saxpy() -> (Guest, Launch) {
     (k.guest, k.launch)
 }
 
-/// What this thread has spent on a processor.
+/// Processor time of this thread.
 fn thread_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("a clock of Linux").into()
 }

@@ -8,9 +8,9 @@
 //!   waits for;
 //! - [`VirtualClock::advance`].
 //!
-//! So a time-out of seconds passes in a test without waiting, and only after the GPU has done what it had to
-//! do. The clock does not know what a program on the CPU will do next: a wait that only such a program ends
-//! times out.
+//! So a time-out of seconds passes in a test without waiting, and only after the GPU has done its pending
+//! work. The clock does not know the next action of a program on the CPU: a wait that only such a program
+//! ends times out.
 //!
 //! Not part of the model's time, and always real: how often the model's threads poll the doorbell and closed
 //! descriptors.
@@ -25,10 +25,10 @@ const UPTIME: Duration = Duration::from_secs(60);
 const VIRTUAL_BOOT: u64 = 1_704_067_200_000_000_000;
 /// Passes without work after which the GPU is idle: one may have begun before its last command was there.
 const QUIET_PASSES: u64 = 2;
-/// How long a wait in virtual time sleeps until it checks its condition again.
+/// Time that a wait in virtual time sleeps until it checks its condition again.
 const RECHECK: Duration = Duration::from_micros(200);
 
-/// Which time a machine lives in.
+/// Time of a machine: the host's or virtual.
 #[derive(Clone, Debug, Default)]
 pub enum Time {
     /// The host's clock.
@@ -89,7 +89,7 @@ impl VirtualClock {
         Self { shared: Arc::new(shared) }
     }
 
-    /// What a warp instruction takes.
+    /// Duration of a warp instruction.
     pub fn instruction_time(&self) -> Duration {
         Duration::from_nanos(self.shared.instruction)
     }
@@ -123,7 +123,7 @@ impl VirtualClock {
             if state.quiet >= QUIET_PASSES
                 && let Some(next) = state.next_after(self.shared.now.load(Ordering::Acquire))
             {
-                // What the jump sets off is work of the GPU, which has to be done before the next one.
+                // The jump triggers work of the GPU, which has to be done before the next one.
                 self.shared.now.fetch_max(next, Ordering::AcqRel);
                 state.quiet = 0;
                 continue;
@@ -229,7 +229,7 @@ impl Clock {
         true
     }
 
-    /// What the model does next takes this long.
+    /// Charges `time` for the model's next action.
     pub(crate) fn spend(&self, time: Duration) {
         match &self.source {
             Source::Host { .. } => std::thread::sleep(time),
@@ -263,7 +263,7 @@ impl Clock {
 }
 
 impl Deadline {
-    /// Whether the moment has come.
+    /// Whether the deadline has passed.
     pub(crate) fn is_over(&self) -> bool {
         self.clock.now() >= self.at
     }
@@ -309,7 +309,7 @@ impl StallBudget {
             let idle = self.idle.fetch_add(instructions, Ordering::Relaxed) + instructions;
             (self.limit != 0 && idle > self.limit).then_some(idle)
         };
-        // A launch that goes on after that has the whole budget again.
+        // A launch that makes progress after that has the whole budget again.
         if stalled.is_some() {
             self.spent.store(0, Ordering::Relaxed);
             self.idle.store(0, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What kind of machine to model.
+//! Settings of the machine to model.
 
 use std::borrow::Cow;
 use std::io::{Write, stderr};
@@ -15,7 +15,7 @@ use crate::violations::Traps;
 use crate::what_if::{UnknownWhatIf, WhatIfs};
 use sass::Arch;
 
-/// How the environment variables begin.
+/// Prefix of the environment variables.
 const PREFIX: &str = "NVGPU_SIM_";
 
 /// Settings of a [`Sim`](crate::Sim). The default is an Orin AGX 64 GB with all its SMs.
@@ -29,11 +29,10 @@ pub struct SimConfig {
     /// sm_89 the driver and the front end stay those of a ga10b, and the SMs execute code that was compiled
     /// for these versions; with sm_90 launch descriptors are Hopper's too.
     pub arch: Arch,
-    /// How kernels are executed: worker threads, schedule, arithmetic.
+    /// Execution of kernels: worker threads, schedule, arithmetic.
     pub executor: sm::Config,
     /// Mistakes of kernels to search for, besides those of [`executor`](Self::executor): none by default.
-    /// What is found is printed on stderr, as it happens, and kept for
-    /// [`Sim::findings`](crate::Sim::findings).
+    /// Findings are printed on stderr as they happen, and kept for [`Sim::findings`](crate::Sim::findings).
     pub check: Checks,
     /// Parts of the GPU that do not work, for tests of diagnoses; none by default.
     pub defects: Defects,
@@ -43,12 +42,12 @@ pub struct SimConfig {
     pub time: Time,
     /// Print the driver's kernel-log lines to stderr as they appear.
     pub verbose: bool,
-    /// Time that the first `ALLOC_OBJ_CTX` takes, in milliseconds. A real machine needs about 1000, which
-    /// few programs want to wait for.
+    /// Time that the first `ALLOC_OBJ_CTX` takes, in milliseconds. A real machine needs about 1000, which few
+    /// programs can afford to wait for.
     pub first_context_ms: u32,
-    /// What else uses the GPU: it decides when a program's groups are switched out.
+    /// Other users of the GPU, which decide when a program's groups are switched out.
     pub session: Session,
-    /// What becomes of calls that a real machine does not survive.
+    /// Treatment of calls that a real machine does not survive.
     pub traps: Traps,
     /// Whether kernels can be preempted between two instructions (CILP), as the driver of a ga10b reports.
     pub cilp: bool,
@@ -68,13 +67,13 @@ pub struct UnknownSetting {
     pub variable: &'static str,
     /// Its value.
     pub value: String,
-    /// What it can be.
+    /// The values it takes.
     pub expected: Cow<'static, str>,
 }
 
-/// What to say of a variable that begins as those of [`SimConfig`] do and is none of them.
+/// Returns the message for an unknown variable that begins like those of [`SimConfig`].
 fn unknown(name: &str) -> Option<String> {
-    /// Least likeness of a name that is offered instead, from 0 to 1: another word is no misspelling.
+    /// Least similarity of a name that is suggested, from 0 to 1: another word is no misspelling.
     const LIKE: f64 = 0.7;
     let rest = name.strip_prefix(PREFIX)?;
     if SimConfig::VARIABLES.contains(&name) {
@@ -120,12 +119,12 @@ impl SimConfig {
     pub const SMS: &str = "NVGPU_SIM_SMS";
     /// Mistakes of kernels to search for: a list of `memory`, `init`, `race`, `sync` and `order`, or `all`.
     pub const CHECK: &str = "NVGPU_SIM_CHECK";
-    /// A number: what nothing orders runs in the random order that follows from it.
+    /// A number: work that nothing orders runs in the random order that follows from it.
     pub const SEED: &str = "NVGPU_SIM_SEED";
-    /// What else uses the GPU: `headless`, `desktop`, or `desktop:N` for one whose frame comes due once in
+    /// Other users of the GPU: `headless`, `desktop`, or `desktop:N` for one whose frame comes due once in
     /// each grid, after N of its blocks have started.
     pub const SESSION: &str = "NVGPU_SIM_SESSION";
-    /// What becomes of calls that a real machine does not survive: `error`, `warn` or `off`.
+    /// Treatment of calls that a real machine does not survive: `error`, `warn` or `off`.
     pub const TRAPS: &str = "NVGPU_SIM_TRAPS";
     /// Facts of a real machine that are other than the model has them, by name: `late-gp-get,dead-veid-0`;
     /// [`WhatIfs`] has them all.
@@ -165,7 +164,7 @@ impl SimConfig {
         static WARNED: Once = Once::new();
         WARNED.call_once(|| {
             let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
-            // Nobody is left to hear of it when stderr is closed.
+            // A closed stderr is no error.
             let _ = names.filter_map(|name| unknown(&name)).try_for_each(|line| writeln!(stderr(), "{line}"));
         });
         Self::from_settings(|variable| {

@@ -1,10 +1,10 @@
-//! Hardware that does not work, for tests of what has to notice it.
+//! Planted hardware defects, for tests of the code that has to notice them.
 
 use sass::Opcode;
 
 bitflags::bitflags! {
-    /// Parts of the GPU that do not do what they should, none by default. A test of a diagnosis sets one and
-    /// expects it to be found.
+    /// Parts of the GPU that do not work, none by default. A test of a diagnosis sets one and expects it to
+    /// be found.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct Defects: u32 {
         /// A copy engine leaves the last byte of a line as it was.

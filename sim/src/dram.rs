@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
 
 /// Size of a page, for the CPU and for the GPU.
 pub(crate) const PAGE: u64 = 4096;
-/// Where DRAM begins on Orin. Not zero: a page-table entry for physical address 0 would read as no mapping.
+/// Start of DRAM on Orin. Not zero: a page-table entry for physical address 0 would read as no mapping.
 const DRAM_BASE: u64 = 0x8000_0000;
 
 /// Host memory that is unmapped when its last owner is dropped.
@@ -106,7 +106,8 @@ pub(crate) struct Dram {
     in_use: RwLock<()>,
     retired: Mutex<Vec<(HostMapping, Vec<Extent>)>>,
     sparse: HostMapping,
-    /// Memory of which the GPU has copies, on a machine where what the CPU write-combines does not reach it.
+    /// Memory of which the GPU has copies, on a machine where the CPU's write-combined stores do not reach
+    /// it.
     stale: Option<Mutex<Vec<Weak<Stale>>>>,
 }
 
@@ -119,7 +120,7 @@ impl Dram {
         Ok(Arc::new(Self::of(size)?))
     }
 
-    /// As [`new`](Self::new), where the GPU reads zeros in place of what the CPU writes through a write-combined
+    /// As [`new`](Self::new), where the GPU reads zeros in place of the CPU's stores through a write-combined
     /// mapping ([`Stale`]).
     ///
     /// # Errors
@@ -157,7 +158,7 @@ impl Dram {
         Ok(Some(stale))
     }
 
-    /// Shows the CPU what the GPU has written to memory that it has copies of.
+    /// Shows the CPU the GPU's writes to memory that it has copies of.
     pub(crate) fn publish(&self) {
         if let Some(all) = &self.stale {
             let all = all.lock().unwrap_or_else(PoisonError::into_inner);
@@ -253,13 +254,14 @@ impl Dram {
         unsafe { ptr.add(PAGE as usize) }
     }
 
-    /// Keeps every byte of this memory mapped while the guard lives, even what is freed meanwhile.
+    /// Keeps every byte of this memory mapped while the guard lives, even memory that is freed meanwhile.
     pub(crate) fn hold(&self) -> RwLockReadGuard<'_, ()> {
         self.in_use.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Really frees what was given back while the GPU was using memory, if it uses none now. Who gives memory
-    /// back while another thread does this leaves it to the next one: those that ask for free memory do it first.
+    /// Frees memory that was given back while the GPU was using it, if it uses none now. A thread that gives
+    /// memory back while another one does this leaves it to the next: those that ask for free memory do it
+    /// first.
     pub(crate) fn reap(&self) {
         let Ok(_idle) = self.in_use.try_write() else { return };
         let retired = std::mem::take(&mut *self.retired.lock().unwrap_or_else(PoisonError::into_inner));
@@ -315,16 +317,16 @@ impl Dram {
     }
 }
 
-/// Write-combined memory whose lines of zeros are in a cache that the GPU's reads look into: the GPU reads zeros,
-/// and what it wrote itself, which the CPU reads too. A word into which the GPU writes what it read there keeps the
-/// CPU's value.
+/// Write-combined memory whose lines of zeros are in a cache that the GPU's reads look into: the GPU reads
+/// zeros, and its own writes, which the CPU reads too. A word to which the GPU writes the value that it read
+/// there keeps the CPU's value.
 #[derive(Debug)]
 pub(crate) struct Stale {
-    /// What the CPU reads and writes.
+    /// Memory that the CPU reads and writes.
     cpu: Arc<Backing>,
-    /// What the GPU reads and writes.
+    /// Memory that the GPU reads and writes.
     gpu: Arc<Backing>,
-    /// What of the GPU's the CPU has been shown.
+    /// The GPU's bytes that the CPU has been shown.
     seen: HostMapping,
 }
 
@@ -384,7 +386,7 @@ impl Backing {
         self.len
     }
 
-    /// Where the pages are.
+    /// Returns the places of the pages.
     pub(crate) fn extents(&self) -> &[Extent] {
         &self.extents
     }

@@ -1,4 +1,4 @@
-//! What the checks of a machine found: mistakes of kernels that the hardware does not report.
+//! Findings of a machine's checks: mistakes of kernels that the hardware does not report.
 
 use std::fmt;
 use std::io::{self, Write as _};
@@ -13,7 +13,7 @@ use crate::pieces::Location;
 const MOST: usize = 256;
 
 bitflags! {
-    /// Which mistakes of kernels the model searches for while it executes them. Any of them makes it slower
+    /// Mistakes of kernels that the model searches for while it executes them. Any of them makes it slower
     /// and uses one worker; without any, execution is as fast as ever.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct Checks: u8 {
@@ -30,14 +30,14 @@ bitflags! {
         const MEMORY = 1 << 3;
         /// Accesses to the same memory by launches, copies and the program that no barrier and no wait
         /// orders; messages between blocks without a fence; launch descriptors that change in flight. With
-        /// [`Schedule::Shuffled`](crate::sm::Schedule::Shuffled) what nothing orders runs in random order,
-        /// and stores become visible late.
+        /// [`Schedule::Shuffled`](crate::sm::Schedule::Shuffled) work that nothing orders runs in random
+        /// order, and stores become visible late.
         const ORDER = 1 << 4;
     }
 }
 
 impl Checks {
-    /// What [`from_str`](Checks::from_str) reads.
+    /// Values that [`from_str`](Checks::from_str) reads.
     pub const EXPECTED: &str = "a list of memory, init, race, sync and order, separated by commas, or all";
 }
 
@@ -68,12 +68,12 @@ impl FromStr for Checks {
     }
 }
 
-/// An instruction that a thread executed, or what else accessed memory.
+/// An instruction that a thread executed, or another access to memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Guest address of the instruction; 0 for what is none.
+    /// Guest address of the instruction; 0 for other accesses.
     pub pc: u64,
-    /// The instruction; of what is none, what it is.
+    /// The instruction; for other accesses, their name.
     pub sass: String,
     /// The thread's block.
     pub block: [u32; 3],
@@ -102,15 +102,15 @@ impl fmt::Display for Event {
 pub struct Finding {
     /// The check that found it.
     pub check: Checks,
-    /// What is wrong.
+    /// The mistake.
     pub text: String,
-    /// Which work did it where it was noticed first, and what is missing; may be empty.
+    /// The work that did it where it was noticed first, and the missing order; may be empty.
     pub detail: String,
     /// Guest address of the kernel's first instruction; 0 where no kernel did it.
     pub program: u64,
     /// Name of the kernel, if the program has noted it.
     pub kernel: Option<String>,
-    /// Where it was noticed first. Of a copy only `sass` says something: what is copied.
+    /// Place where it was noticed first. For a copy only `sass` has text: what is copied.
     pub event: Event,
     /// The address it is about: in global memory a guest address, in shared and local memory an offset.
     pub address: Option<u64>,
@@ -118,7 +118,7 @@ pub struct Finding {
     pub location: Option<Location>,
     /// The other one, where there are two.
     pub earlier: Option<Event>,
-    /// How often the same instruction did it.
+    /// Number of times that the same instruction did it.
     pub count: u64,
 }
 
@@ -172,7 +172,7 @@ impl Findings {
         } else if all.len() < MOST {
             tracing::error!("{finding}");
             if self.printed {
-                // Nobody may read it any more, which is no reason to stop.
+                // A failed write to stderr is no reason to stop.
                 let _ = writeln!(io::stderr(), "ga10b: {finding}");
             }
             all.push(finding);

@@ -6,15 +6,16 @@
 //! tables and puts channels on the runlist; the GPU reports through `gpu::interrupts`.
 //!
 //! ```text
-//! calls    open_files sim visit       # system calls of a program, and of a debugger in another process
-//! driver   driver                     # nvgpu and nvmap: objects, checks, errnos
-//! machine  config                     # the kind of machine that is modelled
-//! gpu      gpu                        # the GPU, from the doorbell on
-//! checks   findings order violations  # mistakes of programs and kernels
-//! caller   caller own_thread          # the process and the thread that make a request
+//! calls    annotations open_files sim visit  # system calls of a program, and of a debugger elsewhere
+//! driver   driver                            # nvgpu and nvmap: objects, checks, errnos
+//! machine  config                            # the kind of machine that is modelled
+//! gpu      gpu                               # the GPU, from the doorbell on
+//! checks   findings order violations         # mistakes of programs and kernels
+//! caller   caller own_thread                 # the process and the thread that make a request
 //! values   clock defects dram ids pieces poison what_if  # time, memory, numbers, unproven facts
 //! ```
 
+mod annotations;
 mod caller;
 mod clock;
 mod config;
@@ -34,6 +35,7 @@ mod violations;
 mod visit;
 mod what_if;
 
+pub use annotations::Annotations;
 pub use clock::{Time, VirtualClock};
 pub use config::{SimConfig, UnknownSetting};
 pub use defects::Defects;
@@ -44,6 +46,7 @@ pub use gpu::session::{Session, UnknownSession};
 pub use gpu::sm;
 pub use open_files::{Held, Waiting};
 pub use own_thread::is_gpu_thread;
+pub use pieces::note::{KernelAccess, KernelNote, LineNote, Note, PieceKind, PieceNote, StackNote};
 pub use pieces::{Location, Pieces, Relation};
 pub use poison::POISON;
 pub use sim::Sim;

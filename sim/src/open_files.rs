@@ -1,5 +1,5 @@
-//! What a library that interposes the C library's functions asks of descriptors, and how it keeps the tables of
-//! them whole over a fork.
+//! Services for a library that interposes the C library's functions: properties of descriptors, and tables of
+//! them that stay whole over a fork.
 
 use crate::driver::descriptor::FileKey;
 use crate::driver::files::Object;
@@ -14,7 +14,7 @@ use std::sync::MutexGuard;
 /// The tables of open files at rest, until this is dropped.
 pub struct Held<'a>(MutexGuard<'a, Driver>);
 
-/// How a descriptor is waited for with `epoll(7)`.
+/// Readiness of a descriptor for `epoll(7)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
     /// An event descriptor: readable once for each post, which a wait for edges reports once.
@@ -53,8 +53,9 @@ impl Sim {
         }
     }
 
-    /// `ioctl(2)` with `FIONBIO` and `FIOASYNC`, which set or clear a status flag by the number at `on`. The driver
-    /// sends no signals, so that a change of `O_ASYNC` is `ENOTTY`. `None` for what has no flags here.
+    /// `ioctl(2)` with `FIONBIO` and `FIOASYNC`, which set or clear a status flag by the number at `on`. The
+    /// driver sends no signals, so that a change of `O_ASYNC` is `ENOTTY`. `None` for files without flags
+    /// here.
     pub fn switch_flag(
         &self,
         fd: BorrowedFd<'_>,
@@ -75,10 +76,11 @@ impl Sim {
         }))
     }
 
-    /// `read(2)` and `write(2)`: the driver has no such operation, for buffers neither. `None` for descriptors that
-    /// the kernel answers for: other programs' files, and nodes of records, where there is nothing to read.
+    /// `read(2)` and `write(2)`: the driver has no such operation, for buffers neither. `None` for
+    /// descriptors that the kernel serves: other programs' files, and nodes of records, where there is
+    /// nothing to read.
     pub fn transfer(&self, fd: BorrowedFd<'_>, writes: bool) -> Option<Errno> {
-        // Files of other kinds, which are most of what a program reads, need no lock.
+        // Files of other kinds, which are most of those a program reads, need no lock.
         let status = nix::sys::stat::fstat(fd).ok()?;
         let kind = status.st_mode & libc::S_IFMT;
         if kind != libc::S_IFIFO && (kind != libc::S_IFREG || status.st_nlink > 0) {
@@ -111,7 +113,7 @@ impl Sim {
         Some(read.err().unwrap_or(refused))
     }
 
-    /// How a descriptor is waited for with `epoll(7)`.
+    /// Returns how a descriptor becomes ready for `epoll(7)`.
     pub fn waiting(&self, fd: BorrowedFd<'_>) -> Waiting {
         match self.readiness(fd.as_raw_fd()) {
             Readiness::Event => Waiting::Event,

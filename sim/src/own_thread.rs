@@ -1,4 +1,4 @@
-//! Which threads are the model's own.
+//! Threads that are the model's own.
 
 use std::cell::Cell;
 

@@ -12,7 +12,6 @@ use crate::findings::{Checks, Finding};
 use crate::gpu::counters::Counters;
 use crate::gpu::host_scheduler;
 use crate::gpu::usermode::USERMODE_LEN;
-use crate::order::ledger::Ledger;
 use crate::violations::Violation;
 use crate::visit::host::Host;
 use crate::what_if::{WhatIf, WhatIfs};
@@ -22,7 +21,7 @@ use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollTimeout};
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise};
 use nix::sys::resource::{Resource, getrlimit};
-use nvgpu_sys::{Note, Notes, Sys, Witness};
+use nvgpu_sys::Sys;
 use std::ffi::{CStr, c_void};
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
@@ -33,17 +32,17 @@ use std::thread::JoinHandle;
 
 /// Bytes of a signal mask, as the kernel has it.
 const SIGNAL_MASK: usize = 8;
-/// What the kernel reports at once of a file whose driver has no `poll` operation.
+/// Events that the kernel reports at once for a file whose driver has no `poll` operation.
 const ALWAYS_READY: i16 = libc::POLLIN | libc::POLLOUT | libc::POLLRDNORM | libc::POLLWRNORM;
 
-/// How a descriptor becomes ready.
+/// Way in which a descriptor becomes ready.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Readiness {
     /// An event: once for each post.
     Event,
     /// The driver has no `poll` operation for it.
     Always,
-    /// The descriptor itself says it.
+    /// The descriptor itself reports it.
     OfTheKernel,
 }
 
@@ -105,7 +104,7 @@ impl Sim {
         if self.is_here() { Ok(()) } else { Err(Errno::ENODEV) }
     }
 
-    /// The driver's lines in the kernel log, oldest first, whoever may read it.
+    /// The driver's lines in the kernel log, oldest first, also those that the program may not read.
     pub fn kernel_log(&self) -> Vec<String> {
         self.machine.log.lines()
     }
@@ -122,8 +121,8 @@ impl Sim {
         self.machine.has_devfreq()
     }
 
-    /// What stopped launches so far, oldest first, in more words than the driver has: error code, program
-    /// counter, block, warp, lanes, and the instruction, or why a launch cannot end.
+    /// Returns the faults that stopped launches so far, oldest first, in more words than the driver has:
+    /// error code, program counter, block, warp, lanes, and the instruction, or why a launch cannot end.
     pub fn faults(&self) -> Vec<String> {
         self.machine.violations.faults()
     }
@@ -144,7 +143,12 @@ impl Sim {
         self.machine.gpu.units.executor.findings()
     }
 
-    /// What the GPU did so far.
+    /// The checks: [`SimConfig::check`] and those of [`SimConfig::executor`].
+    pub fn checks(&self) -> Checks {
+        self.machine.config.checks()
+    }
+
+    /// The counters of the GPU so far.
     pub fn counters(&self) -> Counters {
         self.machine.gpu.counters()
     }
@@ -165,8 +169,7 @@ impl Sim {
     }
 
     /// Writes all physical memory that is in use, in the format of the LiME kernel module: page tables and
-    /// buffers, as a dump of a real machine holds them. What the GPU writes meanwhile may be in it or
-    /// not.
+    /// buffers, as a dump of a real machine holds them. The GPU's writes meanwhile may be in it or not.
     ///
     /// # Errors
     /// Those of `out`.
@@ -187,7 +190,7 @@ impl Sim {
     /// The driver's for a mapping that it refuses, the kernel's for an address that it refuses.
     ///
     /// # Safety
-    /// As for `mmap(2)`: with `MAP_FIXED` nothing uses what was mapped there.
+    /// As for `mmap(2)`: with `MAP_FIXED` nothing uses the former mapping there.
     pub unsafe fn mmap_at(
         &self,
         addr: Option<NonZeroUsize>,
@@ -198,14 +201,14 @@ impl Sim {
         offset: i64,
     ) -> Result<NonNull<c_void>, Errno> {
         if addr.is_none() && flags.intersects(MapFlags::MAP_FIXED | MapFlags::MAP_FIXED_NOREPLACE) {
-            // What the kernel answers below `vm.mmap_min_addr`.
+            // The kernel's answer below `vm.mmap_min_addr`.
             return Err(Errno::EPERM);
         }
         self.here()?;
         if let Some(at) = addr.and_then(|at| NonNull::new(at.get() as *mut c_void))
             && flags.contains(MapFlags::MAP_FIXED)
         {
-            // As in the kernel, what is there is unmapped first.
+            // As in the kernel, the former mapping is unmapped first.
             self.machine.doorbells.remove(at, len.get());
         }
         let object = self.machine.object(fd)?;
@@ -296,8 +299,8 @@ impl Sim {
     /// does, so that a bad pointer is an error.
     ///
     /// # Errors
-    /// `EINVAL` for more entries than the process may have descriptors, `EFAULT` for what is not mapped, or not
-    /// writable where the answer goes; those of `ppoll(2)`.
+    /// `EINVAL` for more entries than the process may have descriptors, `EFAULT` for entries that are not
+    /// mapped, or not writable where the answer goes; those of `ppoll(2)`.
     ///
     /// # Safety
     /// As for `ppoll(2)`: `count` entries at `fds` may be written.
@@ -390,12 +393,7 @@ impl Sim {
         }
     }
 
-    /// Whether a descriptor is a GPU address space of this machine.
-    pub fn is_address_space(&self, fd: BorrowedFd<'_>) -> bool {
-        matches!(self.machine.object(fd), Ok(Some(Object::AddressSpace(_))))
-    }
-
-    /// What a path names on a machine of these what-ifs, if it is one of the driver's.
+    /// The node that a path names on a machine of these what-ifs, if it is one of the driver's.
     pub fn place(path: &CStr, what_if: &WhatIfs) -> Option<Place> {
         paths::place(path.to_str().ok()?, what_if)
     }
@@ -520,57 +518,5 @@ unsafe impl Sys for Sim {
             self.machine.close(fd);
         }
         Ok(())
-    }
-
-    fn notes(&self) -> Notes {
-        match self.machine.config.checks() {
-            checks if checks.contains(Checks::MEMORY) => Notes::Checked,
-            checks if checks.is_empty() => Notes::Ignored,
-            _ => Notes::Named,
-        }
-    }
-
-    fn note(&self, address_space: BorrowedFd<'_>, note: &Note<'_>) {
-        if self.notes() == Notes::Ignored {
-            return;
-        }
-        match self.machine.object(address_space) {
-            Ok(Some(Object::AddressSpace(space))) => space.note(note),
-            other => tracing::warn!(?other, "a note about a descriptor that is no address space"),
-        }
-    }
-
-    fn witness(&self) -> Option<&dyn Witness> {
-        self.machine.gpu.units.ledger.as_ref().map(|_| self as &dyn Witness)
-    }
-}
-
-impl Sim {
-    /// The ledger, and its address of what the program has at `address`.
-    fn in_ledger(&self, address: usize) -> Option<(&Ledger, u64)> {
-        let ledger = self.machine.gpu.units.ledger.as_deref()?;
-        let (into, mapping) = self.machine.mappings.find(address)?;
-        let backing = mapping.buffer.backing()?;
-        Some((ledger, (backing.ptr().addr().get() + into) as u64 + mapping.offset))
-    }
-}
-
-impl Witness for Sim {
-    fn observed(&self, address: usize, value: u64) {
-        if let Some((ledger, at)) = self.in_ledger(address) {
-            ledger.state().observe(at, value);
-        }
-    }
-
-    fn accesses(&self, address: usize, len: usize, writes: bool) {
-        if let Some((ledger, at)) = self.in_ledger(address) {
-            ledger.program_access(at, len as u64, writes);
-        }
-    }
-
-    fn submits(&self, token: u32, put: u32) {
-        if let Some(ledger) = &self.machine.gpu.units.ledger {
-            ledger.state().submit(token, put);
-        }
     }
 }

@@ -6,15 +6,15 @@ use std::io::{self, Write as _};
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 
-/// What becomes of a trap that a program steps into.
+/// Treatment of a trap that a program steps into.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Traps {
     /// It is reported, and a call that would freeze a real machine fails with `EIO`.
     #[default]
     Error,
-    /// It is reported, and every call goes on as if the machine had survived it.
+    /// It is reported, and every call continues as if the machine had survived it.
     Warn,
-    /// Nothing is said.
+    /// It is not reported.
     Off,
 }
 
@@ -39,20 +39,20 @@ pub struct UnknownTraps;
 /// Something the program did that would crash, freeze or corrupt a real Orin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// What the real machine would do.
+    /// The consequence on a real machine.
     pub consequence: Consequence,
-    /// Which call did it, as the headers name it.
+    /// The call, as the headers name it.
     pub call: &'static str,
-    /// What is wrong and what to do instead.
+    /// The mistake and the correct way.
     pub text: String,
 }
 
-/// What a real machine would do.
+/// Consequence on a real machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consequence {
     /// The kernel crashes or the machine freezes.
     Freeze,
-    /// It has frozen somebody's machine, for reasons that are not known in full.
+    /// It has frozen a machine, for reasons that are not known in full.
     MayFreeze,
     /// A call never returns.
     Hang,
@@ -90,7 +90,7 @@ pub(crate) struct Violations {
 }
 
 impl Violations {
-    /// None so far; `traps` says what becomes of them.
+    /// None so far; `traps` is their treatment.
     pub(crate) fn new(traps: Traps) -> Self {
         Self { traps, ..Self::default() }
     }
@@ -143,7 +143,7 @@ impl Violations {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner).push(text);
     }
 
-    /// What stopped launches so far.
+    /// Returns the faults that stopped launches so far.
     pub(crate) fn faults(&self) -> Vec<String> {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -1,5 +1,5 @@
-//! Facts of a real machine that nobody here knows for certain, or that this project once got wrong: each can
-//! be changed by itself, to see what its owner would see.
+//! Facts of a real machine that are not known for certain here, or that this project once got wrong: each can
+//! be changed by itself, to see the effect for its owner.
 
 use std::borrow::Cow;
 use std::str::FromStr;
@@ -18,7 +18,7 @@ bitflags::bitflags! {
         const SM_FIRST = 1 << 3;
         /// The MMU's fault is handled before the SM's exception that comes with it.
         const MMU_FIRST = 1 << 4;
-        /// Preemption between instructions is offered, and refused when it is asked for.
+        /// Preemption between instructions is offered, and refused on request.
         const CILP_REFUSED = 1 << 5;
         /// Preemption takes 500 ms.
         const SLOW_PREEMPTION = 1 << 6;
@@ -66,7 +66,7 @@ const SIZES: WhatIf = WhatIf::CHARACTERISTICS_400.union(WhatIf::CHARACTERISTICS_
 /// Text before the name of a request that the driver does not know.
 const UNKNOWN_REQUEST: &str = "enotty=";
 
-/// What is other than the model has it.
+/// Facts in which the machine differs from the model's default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WhatIfs {
     /// Facts.
@@ -78,7 +78,7 @@ pub struct WhatIfs {
 }
 
 impl WhatIfs {
-    /// What a text can be.
+    /// Values that a text can have.
     pub(crate) const EXPECTED: &str = "a list of doorbell-class, late-gp-get, late-unserviceable, sm-first, \
         mmu-first, cilp-refused, slow-preemption, stale-write-combined, dead-veid-0, characteristics-400, \
         characteristics-312, no-kernel-log, late-devfreq, only-power, display-driver and enotty=REQUEST with a \
@@ -89,7 +89,7 @@ impl WhatIfs {
         NAMES.into_iter()
     }
 
-    /// Whether a fact is other than the model has it.
+    /// Whether a fact differs from the model's default.
     #[must_use]
     pub fn has(&self, fact: WhatIf) -> bool {
         self.facts.contains(fact)
@@ -127,7 +127,7 @@ fn number(name: &str) -> Result<u32, UnknownWhatIf> {
 
 /// The requests that a name can mean: those that end in it, else those that are spelt nearly so.
 fn near(name: &str) -> Vec<&'static str> {
-    /// Least likeness of a name, from 0 to 1: another one is no misspelling.
+    /// Least similarity of a name, from 0 to 1: another one is no misspelling.
     const LIKE: f64 = 0.95;
     let names = nvgpu_sys::REQUESTS.iter().map(|request| request.name);
     let end = format!("_{}", name.to_ascii_uppercase());
@@ -149,7 +149,7 @@ impl From<WhatIf> for WhatIfs {
 #[error("{what}: expected {expected}")]
 pub struct UnknownWhatIf {
     what: String,
-    /// What it can be.
+    /// Values that it can have.
     pub(crate) expected: Cow<'static, str>,
 }
 

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use hcq::{Args, Device, Error, FaultKind, FaultReport, Kernel, LaunchConfig};
 
-use crate::harness::{DEADLINE, Test, open, words};
-use crate::kernels::{Kernels, arch, cubin};
+use crate::harness::{DEADLINE, Test, open};
+use crate::kernels::{Kernels, SUITE, arch};
 
 pub const TESTS: &[Test] = &[
     Test { name: "a_load_from_unmapped_memory_is_reported", run: unmapped_load, sim_only: false },
@@ -44,8 +44,7 @@ fn is_unmapped(kind: FaultKind) -> bool {
 
 /// An address that nothing is mapped at: 1 GiB past the highest mapping.
 pub(crate) fn nowhere(device: &Device) -> Result<u64> {
-    let end =
-        device.memory_map().iter().map(|m| m.va.raw() + m.len.count()).max().context("nothing is mapped")?;
+    let end = device.memory_map().iter().map(|m| m.va.raw() + m.len).max().context("nothing is mapped")?;
     let low = device.memory_map().iter().map(|m| m.va.raw()).min().context("nothing is mapped")?;
     // Below the lowest mapping if there is room, so that the address stays inside 40 bits.
     Ok(if low > 4 << 30 { low - (2 << 30) } else { end + (1 << 30) } & !0xffff)
@@ -88,7 +87,7 @@ fn misaligned() -> Result<()> {
 fn illegal_instruction() -> Result<()> {
     let device = open()?;
     let arch = arch(&device)?;
-    let mut image = cubin(arch).to_vec();
+    let mut image = SUITE.for_sm(arch.sm())?.to_vec();
     let at = image
         .chunks(16)
         .position(|word| {
@@ -155,7 +154,7 @@ fn recovery() -> Result<()> {
         };
         queue.submit()?.wait(DEADLINE)?;
         ensure!(
-            words(&out, 1024)?.iter().copied().eq(round..round + 1024),
+            out.read_vec::<u32>(0, 1024)?.iter().copied().eq(round..round + 1024),
             "round {round}: before the fault"
         );
         fault(&device, &store, &Args::new().u64(nowhere(&device)?).u32(1))?;

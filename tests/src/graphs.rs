@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use hcq::{Args, LaunchConfig};
 
-use crate::harness::{DEADLINE, Test, bytes, open, words};
+use crate::harness::{DEADLINE, Test, open};
 use crate::kernels::Kernels;
 
 pub const TESTS: &[Test] = &[
@@ -27,13 +27,13 @@ fn patched() -> Result<()> {
     let mut want = 0_u32;
     for k in 0..300_u32 {
         // SAFETY: one word is read and written, whatever is added to it.
-        unsafe { graph.patch_args(node, 16, &Args::new().u32(k))? };
+        unsafe { graph.patch_args(node, 3, &Args::new().u32(k))? };
         queue.replay(&graph)?.wait(DEADLINE)?;
         want = want.wrapping_mul(7).wrapping_add(k);
     }
-    ensure!(words(&data, 1)? == [want], "300 patched replays gave a wrong result");
+    ensure!(data.read_vec::<u32>(0, 1)? == [want], "300 patched replays gave a wrong result");
     // SAFETY: refused.
-    let over = unsafe { graph.patch_args(node, 17, &Args::new().u32(0)) };
+    let over = unsafe { graph.patch_args(node, 4, &Args::new().u32(0)) };
     ensure!(over.is_err(), "a patch over the end of the parameters went through");
     Ok(())
 }
@@ -42,7 +42,7 @@ fn long_graph() -> Result<()> {
     let device = open()?;
     let step = Kernels::load(&device)?.get("step")?;
     let data = device.alloc(4 * 64)?;
-    data.write(0, &bytes(&(0..64).collect::<Vec<_>>()))?;
+    data.write_slice(0, &(0..64).collect::<Vec<u32>>())?;
     let mut builder = device.graph();
     for k in 0..230 {
         // SAFETY: 64 words are read and written.
@@ -60,7 +60,7 @@ fn long_graph() -> Result<()> {
     for _ in 0..20 {
         queue.replay(&graph)?.wait(DEADLINE)?;
     }
-    for (i, got) in words(&data, 64)?.into_iter().enumerate() {
+    for (i, got) in data.read_vec::<u32>(0, 64)?.into_iter().enumerate() {
         let once = |x: u32| (0..230).fold(x, |x, k: u32| x.wrapping_mul(3).wrapping_add(k));
         let want = (0..20).fold(i as u32, |x, _| once(x));
         ensure!(got == want, "word {i} is {got:#x}, expected {want:#x}");
@@ -72,7 +72,7 @@ fn copies() -> Result<()> {
     let device = open()?;
     let step = Kernels::load(&device)?.get("step")?;
     let (a, b) = (device.alloc(4096)?, device.alloc(4096)?);
-    a.write(0, &bytes(&vec![1; 1024]))?;
+    a.write_slice(0, &vec![1_u32; 1024])?;
     let mut builder = device.graph();
     // SAFETY: both buffers hold 1024 words.
     unsafe {
@@ -93,7 +93,7 @@ fn copies() -> Result<()> {
     for round in 0..10 {
         queue.replay(&graph)?.wait(DEADLINE)?;
         want = want.wrapping_mul(2).wrapping_add(1).wrapping_mul(10).wrapping_add(5);
-        ensure!(words(&a, 1024)?.iter().all(|&w| w == want), "round {round}");
+        ensure!(a.read_vec::<u32>(0, 1024)?.iter().all(|&w| w == want), "round {round}");
     }
     Ok(())
 }
@@ -132,6 +132,6 @@ fn in_flight() -> Result<()> {
     if let Some(point) = last {
         point.wait(DEADLINE)?;
     }
-    ensure!(words(&data, 1)? == [want], "200 replays in flight gave a wrong result");
+    ensure!(data.read_vec::<u32>(0, 1)? == [want], "200 replays in flight gave a wrong result");
     Ok(())
 }

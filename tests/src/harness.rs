@@ -90,15 +90,3 @@ pub(crate) fn open_with(change: impl FnOnce(&mut DeviceOptions)) -> Result<Devic
     }
     .context("opening the device under test")
 }
-
-/// Reads `count` words of a buffer.
-pub(crate) fn words(buffer: &hcq::Buffer, count: usize) -> Result<Vec<u32>> {
-    let mut bytes = vec![0; count * 4];
-    buffer.read(0, &mut bytes)?;
-    Ok(bytes.as_chunks::<4>().0.iter().map(|w| u32::from_le_bytes(*w)).collect())
-}
-
-/// The bytes of some words.
-pub(crate) fn bytes(words: &[u32]) -> Vec<u8> {
-    words.iter().flat_map(|w| w.to_le_bytes()).collect()
-}

@@ -2,41 +2,17 @@
 //! (`tools/suite-kernels.py`).
 
 use anyhow::{Context, Result};
-use hcq::{Device, Kernel, Program};
+use hcq::{Device, Images, Kernel, Program};
 use sass::Arch;
 
-/// The suite's cubin for an instruction set.
-pub fn cubin(arch: Arch) -> &'static [u8] {
-    match arch {
-        Arch::Sm86 => include_bytes!("../kernels/suite.sm_86.cubin"),
-        Arch::Sm87 => include_bytes!("../kernels/suite.sm_87.cubin"),
-        Arch::Sm89 => include_bytes!("../kernels/suite.sm_89.cubin"),
-        Arch::Sm90 => include_bytes!("../kernels/suite.sm_90.cubin"),
-        _ => include_bytes!("../kernels/suite.sm_80.cubin"),
-    }
-}
+/// The suite's cubins.
+pub const SUITE: Images<'_> = hcq::images!("../kernels/suite", sm_80, sm_86, sm_87, sm_89, sm_90);
 
-/// The cubin of `hcq-bench`'s kernels for an instruction set.
-pub fn bench_cubin(arch: Arch) -> &'static [u8] {
-    match arch {
-        Arch::Sm86 => include_bytes!("../kernels/bench.sm_86.cubin"),
-        Arch::Sm87 => include_bytes!("../kernels/bench.sm_87.cubin"),
-        Arch::Sm89 => include_bytes!("../kernels/bench.sm_89.cubin"),
-        Arch::Sm90 => include_bytes!("../kernels/bench.sm_90.cubin"),
-        _ => include_bytes!("../kernels/bench.sm_80.cubin"),
-    }
-}
+/// The cubins of `hcq-bench`'s kernels.
+pub const BENCH: Images<'_> = hcq::images!("../kernels/bench", sm_80, sm_86, sm_87, sm_89, sm_90);
 
-/// The cubin of the kernels of graphs with branches, for an instruction set.
-pub(crate) fn links_cubin(arch: Arch) -> &'static [u8] {
-    match arch {
-        Arch::Sm86 => include_bytes!("../kernels/links.sm_86.cubin"),
-        Arch::Sm87 => include_bytes!("../kernels/links.sm_87.cubin"),
-        Arch::Sm89 => include_bytes!("../kernels/links.sm_89.cubin"),
-        Arch::Sm90 => include_bytes!("../kernels/links.sm_90.cubin"),
-        _ => include_bytes!("../kernels/links.sm_80.cubin"),
-    }
-}
+/// The cubins of the kernels of graphs with branches.
+pub(crate) const LINKS: Images<'_> = hcq::images!("../kernels/links", sm_80, sm_86, sm_87, sm_89, sm_90);
 
 /// The cubin of the kernels that wait for the grids before them, for an instruction set that can.
 pub fn early_cubin(arch: Arch) -> Option<&'static [u8]> {
@@ -59,7 +35,7 @@ pub struct Kernels {
 
 impl Kernels {
     pub fn load(device: &Device) -> Result<Self> {
-        Ok(Self { program: device.load(cubin(arch(device)?)).context("loading the suite's kernels")? })
+        Ok(Self { program: device.load(SUITE).context("loading the suite's kernels")? })
     }
 
     pub fn get(&self, name: &str) -> Result<Kernel> {

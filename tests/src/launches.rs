@@ -5,7 +5,7 @@ use hcq::{Args, LaunchConfig};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use crate::harness::{DEADLINE, Test, bytes, open, words};
+use crate::harness::{DEADLINE, Test, open};
 use crate::kernels::Kernels;
 
 pub const TESTS: &[Test] = &[
@@ -26,7 +26,7 @@ fn fill() -> Result<()> {
     let mut queue = device.queue()?;
     for (n, block) in [(1, 1), (31, 32), (1000, 96), (4097, 128), (100_000, 1024)] {
         let out = device.alloc(4 * (n + 64))?;
-        out.write(0, &bytes(&vec![0xEEEE_EEEE; n as usize + 64]))?;
+        out.write_slice(0, &vec![0xEEEE_EEEE_u32; n as usize + 64])?;
         let n32 = n as u32;
         // SAFETY: `fill` writes the first n words.
         unsafe {
@@ -37,7 +37,7 @@ fn fill() -> Result<()> {
             )?
         };
         queue.submit()?.wait(DEADLINE)?;
-        let got = words(&out, n as usize + 64)?;
+        let got = out.read_vec::<u32>(0, n as usize + 64)?;
         ensure!(got[..n as usize].iter().copied().eq(7..7 + n32), "n = {n}, block = {block}");
         ensure!(got[n as usize..].iter().all(|&w| w == 0xEEEE_EEEE), "n = {n}: written behind the end");
     }
@@ -60,7 +60,11 @@ fn ten_thousand() -> Result<()> {
         queue.submit()?.wait(DEADLINE)?;
         want = want.wrapping_mul(3).wrapping_add(k);
     }
-    ensure!(words(&data, 1)? == [want], "10,000 launches gave {:?}, expected {want}", words(&data, 1)?);
+    ensure!(
+        data.read_vec::<u32>(0, 1)? == [want],
+        "10,000 launches gave {:?}, expected {want}",
+        data.read_vec::<u32>(0, 1)?
+    );
     Ok(())
 }
 
@@ -85,7 +89,7 @@ fn rings_wrap() -> Result<()> {
     if let Some(point) = last {
         point.wait(DEADLINE)?;
     }
-    ensure!(words(&data, 1)? == [want], "9,000 submissions in flight gave a wrong result");
+    ensure!(data.read_vec::<u32>(0, 1)? == [want], "9,000 submissions in flight gave a wrong result");
     Ok(())
 }
 
@@ -110,7 +114,7 @@ fn many_in_one() -> Result<()> {
         }
     }
     queue.submit()?.wait(DEADLINE)?;
-    for (i, got) in words(&data, 512)?.into_iter().enumerate() {
+    for (i, got) in data.read_vec::<u32>(0, 512)?.into_iter().enumerate() {
         let want = (0..500).fold(i as u32, |x, k| x.wrapping_mul(3).wrapping_add(k));
         ensure!(got == want, "word {i} is {got}, expected {want}");
     }
@@ -134,7 +138,7 @@ fn many_shapes() -> Result<()> {
         queue.submit()?.wait(DEADLINE)?;
         for (i, ((blocks, threads), out)) in shapes.iter().zip(&outs).enumerate() {
             let (n, first) = (blocks * threads, 1000 * round + i as u32);
-            let got = words(out, n as usize)?;
+            let got = out.read_vec::<u32>(0, n as usize)?;
             ensure!(got.iter().copied().eq(first..first + n), "round {round}: {blocks} blocks of {threads}");
         }
     }
@@ -149,14 +153,14 @@ fn shared_memory() -> Result<()> {
     for block in [1_u32, 2, 31, 32, 33, 100, 256, 513, 1024] {
         let data: Vec<u32> = (0..block * 7).map(|_| rng.random()).collect();
         let (input, out) = (device.alloc(4 * data.len() as u64)?, device.alloc(4 * data.len() as u64)?);
-        input.write(0, &bytes(&data))?;
+        input.write_slice(0, &data)?;
         let mut config = LaunchConfig::new(7, block);
         config.dynamic_shared = 4 * block;
         // SAFETY: each block reads and writes its own `block` words and `4 * block` bytes of shared memory.
         unsafe { queue.launch(&reverse, config, &Args::new().buffer(&input).buffer(&out))? };
         queue.submit()?.wait(DEADLINE)?;
         let want: Vec<u32> = data.chunks(block as usize).flat_map(|c| c.iter().rev().copied()).collect();
-        ensure!(words(&out, data.len())? == want, "block of {block}");
+        ensure!(out.read_vec::<u32>(0, data.len())? == want, "block of {block}");
     }
     // More than 48 KiB has to be asked for explicitly in CUDA; here the launch just says it.
     let block = 1024;
@@ -164,12 +168,12 @@ fn shared_memory() -> Result<()> {
     config.dynamic_shared = 96 << 10;
     let data: Vec<u32> = (0..block * 7).collect();
     let (input, out) = (device.alloc(4 * data.len() as u64)?, device.alloc(4 * data.len() as u64)?);
-    input.write(0, &bytes(&data))?;
+    input.write_slice(0, &data)?;
     // SAFETY: as above, with shared memory to spare.
     unsafe { queue.launch(&reverse, config, &Args::new().buffer(&input).buffer(&out))? };
     queue.submit()?.wait(DEADLINE)?;
     let want: Vec<u32> = data.chunks(block as usize).flat_map(|c| c.iter().rev().copied()).collect();
-    ensure!(words(&out, data.len())? == want, "96 KiB of shared memory");
+    ensure!(out.read_vec::<u32>(0, data.len())? == want, "96 KiB of shared memory");
     Ok(())
 }
 
@@ -185,7 +189,7 @@ fn local_memory() -> Result<()> {
     let mut rng = StdRng::seed_from_u64(6);
     let data: Vec<u32> = (0..256).map(|_| rng.random()).collect();
     let input = device.alloc(1024)?;
-    input.write(0, &bytes(&data))?;
+    input.write_slice(0, &data)?;
     let (grid, block) = (24_u32, 192_u32);
     let out = device.alloc(u64::from(grid * block * 4))?;
     // SAFETY: 256 words are read, one word per thread is written.
@@ -193,7 +197,7 @@ fn local_memory() -> Result<()> {
         queue.launch(&kernel, LaunchConfig::new(grid, block), &Args::new().buffer(&input).buffer(&out))?
     };
     queue.submit()?.wait(DEADLINE)?;
-    for (i, got) in words(&out, (grid * block) as usize)?.into_iter().enumerate() {
+    for (i, got) in out.read_vec::<u32>(0, (grid * block) as usize)?.into_iter().enumerate() {
         let tid = i as u32 % block;
         let at = |j: u32| data[(j & 255) as usize] ^ tid;
         let want = at(data[i & 255]).wrapping_add(at(tid));
@@ -214,7 +218,7 @@ fn atomics() -> Result<()> {
         unsafe { queue.launch(&count, LaunchConfig::new(50, 160), &Args::new().buffer(&counters))? };
     }
     queue.submit()?.wait(DEADLINE)?;
-    let got = words(&counters, 17)?;
+    let got = counters.read_vec::<u32>(0, 17)?;
     ensure!(got[..16].iter().all(|&c| c == 1000) && got[16] == 16_000, "{got:?}");
     Ok(())
 }

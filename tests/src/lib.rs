@@ -42,7 +42,7 @@ mod windows;
 struct Readme;
 
 pub use harness::{Test, on_sim, run_checked, run_on, selector};
-pub use kernels::{arch, bench_cubin, cubin, early_cubin};
+pub use kernels::{BENCH, SUITE, arch, early_cubin};
 
 /// The whole suite.
 pub fn suite() -> Vec<Test> {

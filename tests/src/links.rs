@@ -2,12 +2,15 @@
 //! launches are started, the results are those of running them one after the other.
 
 use anyhow::{Result, ensure};
-use hcq::{Args, Buffer, Device, DeviceOptions, Error, GraphBuilder, Kernel, LaunchConfig, NodeId, Program};
+use hcq::{
+    Args, Buffer, Device, DeviceOptions, Error, GraphBuilder, Kernel, LaunchConfig, LaunchError, NodeId,
+    Program,
+};
 use sass::Arch;
 
 use crate::conformance::noise::Noise;
-use crate::harness::{DEADLINE, Test, bytes, on_sim, open, open_with, words};
-use crate::kernels::{arch, early_cubin, links_cubin};
+use crate::harness::{DEADLINE, Test, on_sim, open, open_with};
+use crate::kernels::{LINKS, arch, early_cubin};
 
 pub const TESTS: &[Test] = &[
     Test { name: "random_graphs_give_the_results_of_serial_execution", run: random_graphs, sim_only: false },
@@ -33,7 +36,7 @@ struct Bench {
     zeros: Buffer,
 }
 
-/// What a launch reads besides zeros, and what it adds.
+/// The inputs of a launch besides zeros, and the value it adds.
 struct Gather<'a> {
     inputs: Vec<&'a Buffer>,
     shift: u32,
@@ -44,7 +47,7 @@ impl Bench {
     fn new(device: Device, count: u32) -> Result<Self> {
         let arch = arch(&device)?;
         let gather = |program: Program| program.kernel("gather");
-        let plain = gather(device.load(links_cubin(arch))?)?;
+        let plain = gather(device.load(LINKS)?)?;
         let early = match early_cubin(arch) {
             Some(cubin) => gather(device.load(cubin)?)?,
             None => plain.clone(),
@@ -81,7 +84,7 @@ impl Bench {
         })
     }
 
-    /// What a launch writes, of what its inputs hold.
+    /// The words that a launch writes, of those that its inputs hold.
     fn expect(&self, inputs: &[&Vec<u32>], shift: u32, add: u32) -> Vec<u32> {
         let at = |input: usize, j: usize| inputs.get(input).map_or(0, |words| words[j]);
         let of = |i: u32| {
@@ -150,14 +153,14 @@ fn random_graph(bench: &Bench, seed: u64) -> Result<()> {
     let (graph, mut queue) = (graph.build()?, bench.device.queue()?);
     for _ in 0..3 {
         for buffer in &buffers {
-            buffer.write(0, &bytes(&vec![0xdead_beef; bench.count as usize]))?;
+            buffer.write_slice(0, &vec![0xdead_beef_u32; bench.count as usize])?;
         }
         // Two in flight.
         queue.replay(&graph)?;
         queue.replay(&graph)?.wait(DEADLINE)?;
         for (number, buffer) in buffers.iter().enumerate() {
             ensure!(
-                words(buffer, bench.count as usize)? == expected[number],
+                buffer.read_vec::<u32>(0, bench.count as usize)? == expected[number],
                 "seed {seed}: launch {number} of {launches}"
             );
         }
@@ -184,7 +187,7 @@ fn unlinked_graphs() -> Result<()> {
 fn line(bench: &Bench, early: bool, links: u32) -> Result<()> {
     let length = links.min(200);
     let [a, b] = [bench.buffer()?, bench.buffer()?];
-    a.write(0, &bytes(&vec![1; bench.count as usize]))?;
+    a.write_slice(0, &vec![1_u32; bench.count as usize])?;
     let (mut graph, mut last) = (bench.device.graph(), None);
     let shift = bench.count / 2 + 7;
     for link in 0..length {
@@ -199,7 +202,7 @@ fn line(bench: &Bench, early: bool, links: u32) -> Result<()> {
         queue.replay(&graph)?.wait(DEADLINE)?;
         // Every word is the same: a stale one shows wherever it was read.
         word = (0..length).fold(word, |word, link| word.wrapping_mul(27).wrapping_add(link));
-        let wrong = words(&a, bench.count as usize)?.iter().filter(|got| **got != word).count();
+        let wrong = a.read_vec::<u32>(0, bench.count as usize)?.iter().filter(|got| **got != word).count();
         ensure!(wrong == 0, "replay {replay}: {wrong} of {} words are wrong", bench.count);
     }
     Ok(())
@@ -244,7 +247,7 @@ fn diamonds() -> Result<()> {
             let of = |add: u32| word.wrapping_mul(27).wrapping_add(add);
             word = of(1).wrapping_mul(3).wrapping_add(of(2)).wrapping_mul(9).wrapping_add(3);
         }
-        let wrong = words(&a, count as usize)?.iter().filter(|got| **got != word).count();
+        let wrong = a.read_vec::<u32>(0, count as usize)?.iter().filter(|got| **got != word).count();
         ensure!(wrong == 0, "replay {replay}: {wrong} of {count} words are wrong");
     }
     Ok(())
@@ -261,13 +264,15 @@ fn refusals() -> Result<()> {
     // SAFETY: as in `add`.
     let without = unsafe { graph.launch_early(&bench.plain, shape, &args, first) };
     match arch(&bench.device)? {
-        Arch::Sm90 => ensure!(matches!(without, Err(Error::NoGridWait { .. })), "{without:?}"),
+        Arch::Sm90 => {
+            ensure!(matches!(without, Err(Error::Launch(LaunchError::NoGridWait { .. }))), "{without:?}")
+        }
         _ => ensure!(without.is_ok(), "{without:?}"),
     }
     let mut other = bench.device.graph();
     let foreign = bench.add(&mut other, &out, &gather, &[], false)?;
     // SAFETY: as in `add`.
     let foreign = unsafe { graph.launch_after(&bench.plain, shape, &args, &[foreign]) };
-    ensure!(matches!(foreign, Err(Error::ForeignNode { .. })), "{foreign:?}");
+    ensure!(matches!(foreign, Err(Error::Launch(LaunchError::ForeignNode { .. }))), "{foreign:?}");
     Ok(())
 }

@@ -1,9 +1,10 @@
-//! What a launch wrote is seen by what follows it, whatever way it was ordered and wherever it was written.
+//! Writes of a launch are seen by the commands that follow it, whatever way it was ordered and wherever it
+//! wrote.
 
 use anyhow::{Result, ensure};
 use hcq::{Args, Buffer, Device, DeviceOptions, LaunchConfig, Queue, Release};
 
-use crate::harness::{DEADLINE, Test, bytes, open, open_with, words};
+use crate::harness::{DEADLINE, Test, open, open_with};
 use crate::kernels::Kernels;
 
 pub const TESTS: &[Test] = &[
@@ -31,7 +32,7 @@ fn reversed(value: u32) -> impl Iterator<Item = u32> {
     (0..COUNT).map(move |i| value + i / BLOCK * BLOCK + (BLOCK - 1 - i % BLOCK))
 }
 
-/// Where the data of a test is, and what copies it between writer and reader.
+/// The place of a test's data, and the copier between writer and reader.
 struct Path {
     data: Buffer,
     /// Copied to from `data`, where a copy is part of the way; else the reader reads `data`.
@@ -96,7 +97,7 @@ impl Path {
     }
 
     fn check(&self) -> Result<()> {
-        let got = words(&self.out, (COUNT * ROUNDS) as usize)?;
+        let got = self.out.read_vec::<u32>(0, (COUNT * ROUNDS) as usize)?;
         for (round, got) in (0..ROUNDS).zip(got.chunks(COUNT as usize)) {
             let want: Vec<u32> = reversed(Self::value(round)).collect();
             let wrong = got.iter().zip(&want).position(|(g, w)| g != w);
@@ -196,12 +197,12 @@ fn cpu_sees_all() -> Result<()> {
                 queue.launch(&fill, LaunchConfig::new(1, 1), &Args::new().buffer(&last).u32(1).u32(round))?
             };
             queue.submit()?.wait(DEADLINE)?;
-            let got = words(&out, (COUNT * lines) as usize)?;
+            let got = out.read_vec::<u32>(0, (COUNT * lines) as usize)?;
             for (line, got) in (0..lines).zip(got.chunks(COUNT as usize)) {
                 let want = (0..COUNT).map(|i| round * 77 + line + i);
                 ensure!(got.iter().copied().eq(want), "round {round}, line {line} is not there yet");
             }
-            out.write(0, &bytes(&vec![0xEEEE_EEEE; (COUNT * lines) as usize]))?;
+            out.write_slice(0, &vec![0xEEEE_EEEE_u32; (COUNT * lines) as usize])?;
         }
     }
     Ok(())

@@ -14,7 +14,7 @@ struct Unwritten(#[source] io::Error);
 /// Prints a line. A reader that went away misses it, and the program still ends with its code.
 ///
 /// # Errors
-/// What the system says, other than that nobody reads.
+/// The system's errors, other than that nobody reads.
 pub fn line(text: impl Display) -> Result<()> {
     let mut out = io::stdout().lock();
     match writeln!(out, "{text}").and_then(|()| out.flush()) {

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use hcq::{Args, Device, DeviceOptions, Error, LaunchConfig, SyncPoint};
+use hcq::{Args, Device, DeviceOptions, Error, LaunchConfig, QueueError, SyncPoint};
 
-use crate::harness::{DEADLINE, Test, bytes, open, selector, words};
+use crate::harness::{DEADLINE, Test, open, selector};
 use crate::kernels::Kernels;
 
 pub const TESTS: &[Test] = &[
@@ -17,7 +17,7 @@ pub const TESTS: &[Test] = &[
     Test { name: "a_queue_can_be_dropped_with_work_in_flight", run: dropped_queue, sim_only: false },
 ];
 
-/// Two queues append to one log in turns; only the waits between them keep the order.
+/// Two queues append to one log alternately; only the waits between them keep the order.
 fn ping_pong() -> Result<()> {
     let device = open()?;
     let append = Kernels::load(&device)?.get("append")?;
@@ -37,7 +37,7 @@ fn ping_pong() -> Result<()> {
         last = Some(queue.submit()?);
     }
     last.context("no submission")?.wait(DEADLINE)?;
-    let got = words(&log, 2 * rounds as usize)?;
+    let got = log.read_vec::<u32>(0, 2 * rounds as usize)?;
     ensure!(got.iter().copied().eq(0..2 * rounds), "the turns are out of order: {got:?}");
     Ok(())
 }
@@ -60,7 +60,7 @@ fn in_order() -> Result<()> {
     for (i, point) in points.iter().enumerate() {
         ensure!(point.is_done()?, "submission {i} is not done though a later one is");
     }
-    ensure!(words(&log, 1000)?.iter().copied().eq(0..1000), "the launches ran out of order");
+    ensure!(log.read_vec::<u32>(0, 1000)?.iter().copied().eq(0..1000), "the launches ran out of order");
     Ok(())
 }
 
@@ -77,7 +77,7 @@ fn deadline() -> Result<()> {
     let point = queue.submit()?;
     let began = Instant::now();
     match point.wait(Duration::from_micros(50)) {
-        Err(Error::Timeout { waited, wanted, reached, .. }) => {
+        Err(Error::Queue(QueueError::Timeout { waited, wanted, reached, .. })) => {
             ensure!(waited >= Duration::from_micros(50) && reached < wanted, "{waited:?} {reached} {wanted}");
         }
         Ok(()) => bail!("300,000 polls took less than 50 us"),
@@ -85,7 +85,7 @@ fn deadline() -> Result<()> {
     }
     ensure!(began.elapsed() < Duration::from_secs(5), "a deadline of 50 us took {:?}", began.elapsed());
     point.wait(DEADLINE)?;
-    ensure!(words(&out, 1)? == [u32::MAX], "the kernel saw a flag that nobody set");
+    ensure!(out.read_vec::<u32>(0, 1)? == [u32::MAX], "the kernel saw a flag that nobody set");
     Ok(())
 }
 
@@ -93,7 +93,7 @@ fn timestamps() -> Result<()> {
     let device = open()?;
     let step = Kernels::load(&device)?.get("step")?;
     let data = device.alloc(1 << 20)?;
-    data.write(0, &bytes(&vec![1; 1 << 18]))?;
+    data.write_slice(0, &vec![1_u32; 1 << 18])?;
     let mut queue = device.queue()?;
     let mut stamps = vec![queue.timestamp()?];
     for _ in 0..4 {
@@ -151,7 +151,7 @@ fn rollover() -> Result<()> {
     for (i, point) in points.iter().enumerate() {
         ensure!(point.is_done()?, "submission {i} is not done though a later one is");
     }
-    ensure!(words(&log, 100)?.iter().copied().eq(0..100), "out of order across the rollover");
+    ensure!(log.read_vec::<u32>(0, 100)?.iter().copied().eq(0..100), "out of order across the rollover");
     Ok(())
 }
 
@@ -177,7 +177,10 @@ fn dropped_queue() -> Result<()> {
         let point = queue.submit()?;
         drop((scratch, queue));
         point.wait(DEADLINE)?;
-        ensure!(words(&out, 1 << 16)?.iter().copied().eq(value..value + (1 << 16)), "round {value}");
+        ensure!(
+            out.read_vec::<u32>(0, 1 << 16)?.iter().copied().eq(value..value + (1 << 16)),
+            "round {value}"
+        );
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! The windows through which kernels reach shared and local memory: no buffer may ever be placed there.
 
 use anyhow::{Context, Result, bail, ensure};
-use hcq::{Args, Buffer, Device, DeviceOptions, Error, FaultKind, GpuVa, LaunchConfig};
+use hcq::{Args, Buffer, Device, DeviceOptions, Error, FaultKind, GpuVa, LaunchConfig, MemoryError};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestError, TestRunner};
 
@@ -18,7 +18,8 @@ pub const TESTS: &[Test] = &[
     },
 ];
 
-/// What the hardware claims at each window's base: 16 MiB of addresses (4 GiB for Hopper's shared window).
+/// The ranges that the hardware claims at each window's base: 16 MiB of addresses (4 GiB for Hopper's shared
+/// window).
 fn claimed(device: &Device) -> Vec<(&'static str, u64, u64)> {
     let hopper = device.info().sm >= 0x900;
     let len = |name: &str| if hopper && name.starts_with("shared") { 4 << 30 } else { 16 << 20 };
@@ -55,7 +56,7 @@ fn never_reached() -> Result<()> {
             }
         }
         for mapping in device.memory_map() {
-            let (start, end) = (mapping.va.raw(), mapping.va.raw() + mapping.len.count());
+            let (start, end) = (mapping.va.raw(), mapping.va.raw() + mapping.len);
             for &(name, from, to) in &windows {
                 prop_assert!(
                     end <= from || to <= start,
@@ -79,7 +80,7 @@ fn not_placeable() -> Result<()> {
         for va in [from, from + (1 << 20), to - (64 << 10), from - (64 << 10)] {
             let va = GpuVa::new(va).context("an address")?;
             match device.alloc_at(va, 128 << 10) {
-                Err(Error::InWindow { .. } | Error::AddressTaken { .. }) => {}
+                Err(Error::Memory(MemoryError::InWindow { .. } | MemoryError::AddressTaken { .. })) => {}
                 Err(e) => return Err(e).context(format!("{name} window at {va}")),
                 Ok(_) => bail!("a buffer was placed at {va}, in the {name} window"),
             }
@@ -99,7 +100,7 @@ fn window_fault() -> Result<()> {
     let trapped = device.alloc_at(inside, 64 << 10).context("placing a buffer in the shared window")?;
     let fine = device.alloc(4)?;
     // The memory itself works: the copy engine knows no windows.
-    trapped.write(0, &7_u32.to_le_bytes())?;
+    trapped.write_slice(0, &[7_u32])?;
     let mut queue = device.queue()?;
     queue.copy(&trapped, 0, &fine, 0, 4)?;
     queue.submit()?.wait(DEADLINE)?;

@@ -1,4 +1,6 @@
 //! Each fuzzer for a second, always on the same cases as far as it gets. `hcq-fuzz` runs them for longer.
+//!
+//! A program of its own: one test for each target of the table.
 
 use std::process::ExitCode;
 use std::time::Duration;

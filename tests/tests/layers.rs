@@ -1,11 +1,13 @@
 //! The folders of a crate are its layers: a picture says in which layer each stands, and this test compares
 //! the picture with the code.
 //!
+//! A program of its own: it is wanted after each change, and links nothing of the workspace.
+//!
 //! The picture is the first code block under `# Layers` in the documentation of `lib.rs`. A line is a layer,
 //! from the top down: its name, the folders and files in it, and after a `#` what they are for; an indented
 //! line goes on with the one above. A folder or file names only what stands in lower layers; within a layer
 //! some may name others, in no circle. A folder may have such a picture in its `mod.rs` too. Files of a crate
-//! name each other in no circle either.
+//! name each other in no circle either, but for a line `circle: one two: why`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -65,6 +67,8 @@ struct Picture {
     names: Vec<String>,
     /// The layer of each folder and file.
     layers: BTreeMap<String, usize>,
+    /// Files that may name each other in a circle.
+    circles: BTreeSet<BTreeSet<Module>>,
 }
 
 impl Picture {
@@ -73,8 +77,22 @@ impl Picture {
         let docs =
             text.lines().filter_map(|l| l.strip_prefix("//!")).map(|l| l.strip_prefix(' ').unwrap_or(l));
         let lines = docs.skip_while(|l| *l != "# Layers").skip_while(|l| !l.starts_with("```")).skip(1);
-        let mut picture = Self { folder: folder.clone(), names: Vec::new(), layers: BTreeMap::new() };
+        let mut picture = Self {
+            folder: folder.clone(),
+            names: Vec::new(),
+            layers: BTreeMap::new(),
+            circles: BTreeSet::new(),
+        };
         for line in lines.take_while(|l| !l.starts_with("```")) {
+            if let Some(circle) = line.strip_prefix("circle:") {
+                let (files, why) = circle.split_once(": ").ok_or(line)?;
+                if why.trim().is_empty() {
+                    return Err(format!("a circle without a reason: {line}"));
+                }
+                let module = |file: &str| file.split("::").map(str::to_owned).collect();
+                picture.circles.insert(files.split_whitespace().map(module).collect());
+                continue;
+            }
             let (entries, purpose) = line.split_once('#').unwrap_or((line, ""));
             let mut words = entries.split_whitespace();
             if !line.starts_with(' ') {
@@ -102,7 +120,7 @@ impl Picture {
         path.strip_prefix(self.folder.as_slice())?.first()
     }
 
-    /// What differs between the picture and the code, whose files name the paths of `arrows`.
+    /// The differences between the picture and the code, whose files name the paths of `arrows`.
     fn complaints(&self, arrows: &BTreeMap<Module, BTreeSet<Module>>) -> Vec<String> {
         let mut complaints = Vec::new();
         let found: BTreeSet<&String> = arrows.keys().filter_map(|file| self.entry(file)).collect();
@@ -183,7 +201,7 @@ impl Paths<'_> {
         }
     }
 
-    /// What follows `start::`: a name, a group of names, or more of the path.
+    /// The rest of a path after `start::`: a name, a group of names, or more of the path.
     fn path(&mut self, mut start: Module, rest: &[TokenTree]) {
         match rest.first() {
             Some(TokenTree::Ident(name)) => {
@@ -229,7 +247,7 @@ fn circles(arrows: &BTreeMap<Module, BTreeSet<Module>>) -> BTreeSet<BTreeSet<Mod
     parts.map(|part| part.into_iter().map(|i| files[i.index()].clone()).collect()).collect()
 }
 
-/// Where an item after `#[cfg(test)]` at `at` ends.
+/// End of an item after `#[cfg(test)]` at `at`.
 fn test_item(trees: &[TokenTree], at: usize) -> Option<usize> {
     let TokenTree::Punct(hash) = &trees[at] else { return None };
     let TokenTree::Group(attribute) = trees.get(at + 1)? else { return None };
@@ -275,7 +293,7 @@ fn module_of(src: &Path, file: &Path) -> Module {
     names
 }
 
-/// What is wrong with the layers of one crate.
+/// The faults of one crate's layers.
 fn complaints(folder: &Path) -> Vec<String> {
     let src = folder.join("src");
     let root = ["lib.rs", "main.rs"].into_iter().map(|f| src.join(f)).find(|f| f.exists());
@@ -308,7 +326,9 @@ fn complaints(folder: &Path) -> Vec<String> {
     }
     arrows.retain(|module, _| (1..=module.len()).all(|len| declared.contains(&module[..len])));
     complaints.extend(pictures.iter().flat_map(|picture| picture.complaints(&arrows)));
-    complaints.extend(circles(&arrows).iter().map(|circle| format!("a circle of files: {}", words(circle))));
+    let (found, allowed) = (circles(&arrows), pictures.into_iter().flat_map(|p| p.circles).collect());
+    complaints.extend(found.difference(&allowed).map(|c| format!("a circle of files: {}", words(c))));
+    complaints.extend(allowed.difference(&found).map(|c| format!("no circle any more: {}", words(c))));
     complaints
 }
 
@@ -425,6 +445,10 @@ fn a_circle_within_a_layer_is_found() {
     planted.gives(&["a circle of folders: ground room"]);
     planted.write("ground.rs", "use crate::room::b::B; pub struct G;");
     planted.gives(&["a circle of folders: ground room", "a circle of files: ground room::b"]);
+    planted.draw(&format!("{}circle: ground room::b: they are one thing\n", Planted::PICTURE));
+    planted.gives(&["a circle of folders: ground room"]);
+    planted.write("ground.rs", "pub struct G;");
+    planted.gives(&["no circle any more: ground room::b"]);
 }
 
 #[test]

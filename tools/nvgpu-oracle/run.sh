@@ -72,12 +72,12 @@ elif [ -n "$name" ]; then
     exit
 fi
 
-cargo test -q --release --no-run -p ga10b-sim --test oracle -p nvdiag --test oracle
+cargo test -q --release --no-run -p ga10b-sim -p nvdiag --test it
 failed=0
 # compare KIND VARIABLE PACKAGE TEST FIRST COUNT
 compare() {
     run "$1" "$5" "$6" >"$build/$1.txt"
-    env "$2=$build/$1.txt" cargo test -q --release -p "$3" --test oracle -- --nocapture --exact "$4" >"$build/$1.log" 2>&1 || {
+    env "$2=$build/$1.txt" cargo test -q --release -p "$3" --test it -- --nocapture --exact "oracle::$4" >"$build/$1.log" 2>&1 || {
         failed=1
         echo "$1: differences, seeds $5 and up; see $build/$1.log" >&2
     }

@@ -11,7 +11,7 @@ nvidia-cuda-runtime-cu12 and nvidia-cuda-nvcc-cu12).
 A line is `sm word text`: the word in hexadecimal, disassembled at address 16 * i as the i-th line of its sm (branch
 targets depend on it). Of the words that differ in numbers alone (registers, constants, addresses, scheduling) the
 file has the first. --all writes every distinct word in the same format: `SASS_WORDS=FILE cargo test -p sass --test
-forms` compares them.
+it forms` compares them.
 """
 import argparse
 import pathlib

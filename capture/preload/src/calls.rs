@@ -24,7 +24,7 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_voi
     type Ioctl = unsafe extern "C" fn(c_int, c_ulong, ...) -> c_int;
     // SAFETY: the C library's function.
     let original: Ioctl = unsafe { IOCTL.get() };
-    // What was submitted before a request that may take memory or channels away is read before it.
+    // Earlier submissions are read before a request that may take memory or channels away.
     let wanted = with(|watcher| {
         let wanted = watcher.wants(fd, request as u32);
         if wanted {

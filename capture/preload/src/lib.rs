@@ -1,14 +1,14 @@
-//! `libnvdiag_capture.so`: what an unmodified program puts into the rings of its GPU.
+//! `libnvdiag_capture.so`: captures the submissions of an unmodified program.
 //!
 //! ```text
 //! nvdiag trace --submissions -- ./program
 //! ```
 //!
 //! The library interposes the functions of the C library by which a program reaches GPU memory: `ioctl`,
-//! `mmap`, `munmap`, `mremap`, `close`, `dup`, `fcntl`. A [`ga10b_capture::Watcher`] learns from them where rings and pushbuffers are
-//! mapped, and a thread reads `GP_PUT` of each channel, from the first channel on. What it finds is reported
-//! to the tracer of the process by a `prctl` that no kernel knows; without a tracer nothing happens. A forked
-//! child is not followed until it executes another program.
+//! `mmap`, `munmap`, `mremap`, `close`, `dup`, `fcntl`. A [`ga10b_capture::Watcher`] learns from them where
+//! rings and pushbuffers are mapped, and a thread reads `GP_PUT` of each channel, from the first channel on.
+//! New entries are reported to the tracer of the process by a `prctl` that no kernel knows; without a tracer
+//! nothing happens. A forked child is not followed until it executes another program.
 //!
 //! Environment: `NVDIAG_CAPTURE_INTERVAL_US` (time between two readings), `NVDIAG_CAPTURE_ENTRIES` (entries
 //! of a channel that are read). With `NVGPU_SIM_SUBMISSIONS`, libnvgpu_sim.so reports what its own channels

@@ -80,7 +80,7 @@ fn without_signals<R>(f: impl FnOnce() -> R) -> R {
     }
 }
 
-/// What was submitted last.
+/// Polls a last time: reads the submissions that nothing has read yet.
 extern "C" fn last_poll() {
     with(Watcher::poll);
 }

@@ -23,7 +23,7 @@ pub(super) struct Bar {
 /// A part of a bar.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Cell {
-    /// How much of it is mapped, 0 to 1.
+    /// Mapped part of it, 0 to 1.
     pub(super) mapped: f64,
     /// Whether it holds part of a window.
     pub(super) window: bool,
@@ -81,7 +81,7 @@ impl Bar {
         self.end - self.start
     }
 
-    /// Cuts the bar into `columns` cells and says of each what is in it.
+    /// Cuts the bar into `columns` cells and returns the content of each.
     pub(super) fn cells(self, map: &AddressMap, columns: usize) -> Vec<Cell> {
         let width = (self.len() as f64 / columns as f64).max(1.0);
         let mut cells = vec![Cell::default(); columns];

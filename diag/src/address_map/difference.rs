@@ -12,20 +12,20 @@ use crate::report::style::{HEADING, NAME};
 use crate::report::{Report, counted};
 use crate::size::size;
 
-/// What differs between two address maps.
+/// Differences between two address maps.
 #[derive(Clone, Debug, Serialize)]
 pub struct MapDifference {
-    /// What they are called.
+    /// Names of the two maps.
     pub names: [String; 2],
     /// Mappings, windows, reservations and regions that are the same in both.
     pub equal: usize,
-    /// What differs, by address.
+    /// Differences, by address.
     pub changes: Vec<Change>,
     /// Mapped bytes of each.
     pub mapped_bytes: [u64; 2],
 }
 
-/// What a change is about.
+/// Object of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
@@ -39,7 +39,7 @@ pub enum Subject {
     Region,
 }
 
-/// How something differs.
+/// Kind of difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum How {
@@ -56,17 +56,17 @@ pub enum How {
 /// Something that differs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
-    /// How.
+    /// The kind of difference.
     pub how: How,
-    /// What.
+    /// The object.
     pub subject: Subject,
     /// Its address in the first map, if that has it, and in the second.
     pub va: [Option<Hex>; 2],
     /// Its length in each.
     pub size_bytes: [Option<u64>; 2],
-    /// What it is called in each.
+    /// Its name in each.
     pub name: [Option<String>; 2],
-    /// Attributes that changed, in words, beside name and length.
+    /// Changed attributes, besides name and length.
     pub attributes: Vec<String>,
 }
 
@@ -139,7 +139,7 @@ impl Change {
         self.va[1].or(self.va[0]).unwrap_or_default()
     }
 
-    /// What changed, in words.
+    /// Returns the change in words.
     fn words(&self) -> String {
         let mut words = Vec::new();
         if let (Some(was), Some(is), true) = (self.va[0], self.va[1], self.how == How::Moved) {
@@ -164,7 +164,7 @@ impl Change {
 }
 
 impl MapDifference {
-    /// Compares `first` with `second`. What begins at one address is the same thing in both; where several
+    /// Compares `first` with `second`. Mappings that begin at one address are the same in both; where several
     /// mappings begin at one, they are matched in the order of their sizes.
     #[must_use]
     pub fn of(names: [String; 2], first: &AddressMap, second: &AddressMap) -> Self {
@@ -178,7 +178,7 @@ impl MapDifference {
         let (mut equal, mut changes) = (0, Vec::new());
         let (mut went, mut came) = (Vec::new(), Vec::new());
         for [mut before, mut after] in places.into_values() {
-            // What is the same in both needs no partner among the others.
+            // Items that are in both need no partner among the others.
             before.retain(|item| match after.iter().position(|other| other == item) {
                 Some(at) => {
                     after.remove(at);
@@ -203,7 +203,7 @@ impl MapDifference {
     }
 }
 
-/// Takes out of both lists what has a name and a length that nothing else in them has.
+/// Takes out of both lists the items with a name and a length that nothing else in them has.
 fn moves(went: &mut Vec<&Item>, came: &mut Vec<&Item>, changes: &mut Vec<Change>) {
     type Key<'a> = (Subject, &'a str, u64);
     let mut keys: BTreeMap<Key<'_>, [Vec<&Item>; 2]> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! A GPU address space: what is mapped, what is free, and what is at an address that is not allowed.
+//! A GPU address space: mappings, free ranges, and ranges that are not allowed.
 
 mod bars;
 pub mod difference;
@@ -19,25 +19,25 @@ pub use crate::process_map::map::Range;
 
 /// From this size on buffers are laid out on multiples of [`LARGE_ALIGNMENT`].
 pub const LARGE: u64 = 8 << 20;
-/// What one entry of a PDE0 covers: a large buffer that begins on one needs the fewest tables and TLB
+/// Bytes that one entry of a PDE0 covers: a large buffer that begins on one needs the fewest tables and TLB
 /// entries.
 pub const LARGE_ALIGNMENT: u64 = 2 << 20;
 /// The smallest of the pages that a larger alignment serves.
 const BIG_PAGE: u64 = 64 << 10;
-/// What a window is believed to span: working drivers place two of them 16 MiB apart, and the hardware
-/// refuses windows that overlap; a crash is known from 2 MiB inside one.
+/// Assumed size of a window: working drivers place two of them 16 MiB apart, and the hardware refuses windows
+/// that overlap; a crash is known from 2 MiB inside one.
 pub const WINDOW_BYTES: u64 = 16 << 20;
 /// The flag of a mapping that the GPU may only read.
 const READ_ONLY: &str = "read only";
-/// The flag of a mapping that the GPU may write, from documents that tell it.
+/// The flag of a mapping that the GPU may write, from documents that have it.
 const READ_AND_WRITE: &str = "read and write";
-/// Where ports to ga10b put the windows, below the 40 bits that nvgpu reports.
+/// Addresses at which ports to ga10b put the windows, below the 40 bits that nvgpu reports.
 const GA10B_WINDOWS: [(&str, u64); 2] = [("local memory", 0xfd_0000_0000), ("shared memory", 0xfe_0000_0000)];
 
 /// An address space.
 #[derive(Clone, Debug, Serialize)]
 pub struct AddressMap {
-    /// Whose it is and where that was read.
+    /// Owner, and where the map was read.
     pub source: String,
     /// The process, where it is one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,22 +48,22 @@ pub struct AddressMap {
     pub windows: Vec<Window>,
     /// Ranges taken out of the driver's allocator.
     pub reservations: Vec<Range>,
-    /// What is mapped, by address.
+    /// Mappings, by address.
     pub mappings: Vec<Mapping>,
-    /// What is free, by address.
+    /// Free ranges, by address.
     pub holes: Vec<Hole>,
     /// Sums.
     pub totals: Totals,
-    /// What is wrong or could be better.
+    /// Errors and possible improvements.
     pub remarks: Vec<Remark>,
     /// Buffers the process holds, mapped or not.
     pub buffers: Vec<BufferObject>,
     /// The page tables, where they were read.
     pub tables: Option<Walk>,
-    /// What the source does not report about mappings, so that its absence means nothing.
+    /// Properties of mappings that the source does not report, so that their absence means nothing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub untold: Vec<String>,
-    /// What the process has mapped for its CPU.
+    /// CPU mappings of the process.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub host: Vec<HostRange>,
 }
@@ -71,7 +71,7 @@ pub struct AddressMap {
 /// A window through which generic addresses reach something that is not in the address space.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Window {
-    /// What is seen through it.
+    /// Name of the memory seen through it.
     pub name: String,
     /// First address.
     pub base: Hex,
@@ -86,7 +86,7 @@ pub struct Mapping {
     pub va: Hex,
     /// Length.
     pub size_bytes: u64,
-    /// What it is, where that is known: the name of the dma-buf, or what the program calls it.
+    /// Name, where it is known: that of the dma-buf, or the program's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Size of its pages.
@@ -134,11 +134,11 @@ pub struct Totals {
     pub free_bytes: u64,
     /// The largest hole.
     pub largest_hole_bytes: u64,
-    /// How much of the free space is not in the largest hole.
+    /// Part of the free space outside the largest hole.
     pub fragmentation_percent: f64,
 }
 
-/// How bad a remark is.
+/// Severity of a remark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
@@ -151,18 +151,18 @@ pub enum Severity {
 /// Something worth saying.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Remark {
-    /// How bad it is.
+    /// Severity.
     pub severity: Severity,
     /// The address it is about.
     pub va: Hex,
-    /// What it is.
+    /// Text of the remark.
     pub text: String,
 }
 
-/// What an address map is made from.
+/// Parts of an address map.
 #[derive(Clone, Debug, Default)]
 pub struct Parts {
-    /// Whose address space it is.
+    /// Owner of the address space.
     pub source: String,
     /// The process, where it is one.
     pub process: Option<Process>,
@@ -178,9 +178,9 @@ pub struct Parts {
     pub buffers: Vec<BufferObject>,
     /// The page tables.
     pub tables: Option<Walk>,
-    /// What is not known of any mapping.
+    /// Properties that no mapping reports.
     pub untold: Vec<String>,
-    /// What the process has mapped for its CPU.
+    /// CPU mappings of the process.
     pub host: Vec<HostRange>,
 }
 
@@ -292,7 +292,7 @@ impl AddressMap {
         let window = |(name, base): (&str, hcq::GpuVa)| Window::new(name, base.raw());
         let mapping = |mapping: &hcq::Mapping| Mapping {
             va: Hex(mapping.va.raw()),
-            size_bytes: mapping.len.count(),
+            size_bytes: mapping.len,
             name: Some(mapping.what.to_owned()),
             ..Mapping::default()
         };
@@ -329,7 +329,7 @@ impl AddressMap {
                     remark(Severity::Problem, mapping.va, text);
                 }
             }
-            // Small pages gain nothing from it: the driver lays them out as it likes.
+            // Small pages gain nothing from it: the driver chooses their layout.
             let is_small = mapping.page_bytes.is_some_and(|bytes| bytes < BIG_PAGE);
             if mapping.size_bytes >= LARGE && !is_small && !mapping.va.0.is_multiple_of(LARGE_ALIGNMENT) {
                 let text = format!("{len} at {} does not begin on a multiple of 2 MiB", mapping.va);

@@ -13,7 +13,7 @@ use crate::bringup::report::{Bringup, plain};
 
 /// Name of the entry with the results.
 pub const RESULTS: &str = "bringup.json";
-/// Names of all entries, with what they hold.
+/// Names of all entries, with their contents.
 pub const ENTRIES: [(&str, &str); 4] = [
     (
         RESULTS,
@@ -51,7 +51,7 @@ pub enum Unreadable {
     Form(#[source] serde_json::Error),
 }
 
-/// What a file holds.
+/// Contents of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Contents {
     /// The results.

@@ -10,11 +10,11 @@ use crate::bringup::llm_demo::{self, Bench, LlmDemo, NOT_INSTALLED};
 use crate::bringup::outcome::Figure;
 use crate::bringup::rig::Rig;
 
-/// How long the GPU may take for one measurement.
+/// Time limit of one measurement.
 const LIMIT: Duration = Duration::from_secs(60);
 const MIB: u64 = 1 << 20;
 
-/// What was measured.
+/// Results of the measurements.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// The figures.
@@ -26,7 +26,7 @@ pub struct Measured {
 /// Measures on a device of its own, which is closed before `llm-demo` measures.
 ///
 /// # Errors
-/// What the device reports.
+/// Those of the device.
 pub fn measure(rig: &Rig<'_>) -> anyhow::Result<Measured> {
     let device = rig.device()?;
     let mut figures = launches(&device, rig.scaled(5_000, 300))?;

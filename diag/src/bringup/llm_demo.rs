@@ -1,4 +1,4 @@
-//! `llm-demo` as a program beside this one: the steps with a language model run it, and read what it prints.
+//! `llm-demo` as a program beside this one: the steps with a language model run it, and read its output.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::bringup::process::{self, Ended};
 
 /// Why a step was not run that needs it.
 pub const NOT_INSTALLED: &str = "not run: llm-demo is not installed beside nvdiag";
-/// What to do about that.
+/// Remedy where llm-demo is not installed.
 pub const INSTALL: &str =
     "put llm-demo, which the package has, into the folder of nvdiag or into one that PATH names";
 
@@ -22,7 +22,7 @@ pub const INSTALL: &str =
 const NAME: &str = "llm-demo";
 /// The form of its measurements.
 const BENCH: &str = "llm-demo.bench/2";
-/// How long one run may take, which needs seconds on a GPU: step 20 has two of them before its own deadline.
+/// Time limit of one run, which needs seconds on a GPU: step 20 has two of them before its own deadline.
 const LIMIT: Duration = Duration::from_secs(250);
 
 /// Why a run of it gave no answer, or which.
@@ -34,15 +34,15 @@ pub enum Error {
     /// It failed, was killed or did not end.
     #[error("llm-demo {0}: {1}")]
     Process(&'static str, String),
-    /// The device computes something else than what it is compared with.
+    /// The device computes something else than the reference.
     #[error("llm-demo {0} found a difference: {1}")]
     Different(&'static str, String),
-    /// It printed what it does not print.
+    /// Its output is not in its format.
     #[error("llm-demo {0} printed something else than a result: {1}")]
     Output(&'static str, String),
 }
 
-/// What [`LlmDemo::bench`] measures, all with the embedded model.
+/// Figures of [`LlmDemo::bench`], all with the embedded model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bench {
     /// Tokens of the prompt.
@@ -51,7 +51,7 @@ pub struct Bench {
     pub decode: u32,
     /// Measured runs of each test.
     pub repeats: u32,
-    /// How kernels are launched, as `--engine` names it; `None` for the default.
+    /// Name of the engine for `--engine`; `None` for the default.
     pub engine: Option<&'static str>,
 }
 
@@ -60,7 +60,7 @@ pub struct Bench {
 pub struct LlmDemo {
     /// Its file.
     pub file: PathBuf,
-    /// How long one run of it may take.
+    /// Time limit of one run.
     pub limit: Duration,
 }
 
@@ -79,8 +79,8 @@ impl LlmDemo {
         Self::find(own.as_deref().and_then(Path::parent), &path)
     }
 
-    /// The one in `folder`, else in the first folder of `path` that has one. A relative folder is passed over:
-    /// what it names depends on where the program was started.
+    /// The one in `folder`, else in the first folder of `path` that has one. A relative folder is passed
+    /// over: its meaning depends on where the program was started.
     #[must_use]
     pub fn find(folder: Option<&Path>, path: &OsStr) -> Option<Self> {
         let others = std::env::split_paths(path).filter(|folder| folder.is_absolute());
@@ -105,7 +105,7 @@ impl LlmDemo {
         }
     }
 
-    /// Compares as many greedy tokens of the step kernel with those of one launch per operation.
+    /// Compares as many greedy tokens of the persistent step with those of one launch per operation.
     ///
     /// # Errors
     /// [`Error`].
@@ -135,7 +135,7 @@ impl LlmDemo {
         figures(&text).map_err(|problem| Error::Output(COMMAND, problem))
     }
 
-    /// What it prints for a command, whose words may be several, and arguments.
+    /// Runs a command, whose words may be several, with arguments, and returns its output.
     fn text(&self, device: Selector, command: &'static str, args: &[&str]) -> Result<String, Error> {
         let mut program = Command::new(&self.file);
         program.args(command.split(' ').next()).arg("--device").arg(device.to_string()).args(args);
@@ -189,7 +189,7 @@ struct Row {
     samples_ts: Vec<f64>,
 }
 
-/// The figures of measurements; an error says what is wrong with them.
+/// The figures of measurements; an error names their defect.
 fn figures(text: &str) -> Result<Vec<Figure>, String> {
     let document: Vec<serde_json::Value> =
         serde_json::from_str(text).map_err(|error| format!("{error}: {}", beginning(text)))?;

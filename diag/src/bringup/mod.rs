@@ -1,10 +1,9 @@
 //! The first hour with a machine: numbered steps from the nodes of the driver to a language model, each of
 //! which rests on those before it.
 //!
-//! [`plan`] says what each step proves and what to do where it differs; [`steps`] runs one against a
-//! [`Rig`](rig::Rig), which holds the driver, real or software; [`outcome`] is what comes out;
-//! [`bundle`] packs it into one file and reads such a file again. The `nvdiag` binary runs each step in a
-//! process of its own.
+//! [`plan`] has the claim and the remedy of each step; [`steps`] runs one against a [`Rig`](rig::Rig), which
+//! holds the driver, real or software; [`outcome`] is the result; [`bundle`] packs it into one file and reads
+//! such a file again. The `nvdiag` binary runs each step in a process of its own.
 //!
 //! The steps with a language model, and figures of one, are those of `llm-demo` as a program
 //! ([`llm_demo`]), where it is installed.

@@ -1,10 +1,10 @@
-//! How a step ended, and what it measured.
+//! The outcome of a step, and its measurements.
 
 use std::fmt::Display;
 
 use serde::{Deserialize, Serialize};
 
-/// How a step ended.
+/// Outcome of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
@@ -15,18 +15,18 @@ pub enum Status {
     Failed,
     /// Has no meaning on this GPU, rests on a step that failed, or lacks its program.
     Skipped,
-    /// The work was done, and what the step has to look at besides could not be looked at.
+    /// The work was done, and something else that the step has to examine could not be examined.
     Unseen,
 }
 
-/// What a step found out besides passing.
+/// Finding of a step besides passing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fact {
-    /// What it is about.
+    /// Subject.
     pub name: String,
-    /// What was found.
+    /// Value found.
     pub value: String,
-    /// What was expected, where something was.
+    /// Expected value, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected: Option<Expected>,
 }
@@ -39,12 +39,12 @@ impl Fact {
     }
 }
 
-/// What a fact was expected to be: no condition, but what a reader of the report compares with.
+/// Expectation of a fact: no condition, but a value that a reader of the report compares with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Expected {
-    /// The value, or what it should be like.
+    /// The value, or a description of it.
     pub value: String,
-    /// Where that comes from: a file of the driver's source, notes from a machine.
+    /// Source of the expectation: a file of the driver's source, notes from a machine.
     pub source: String,
     /// Whether the fact is another one.
     pub differs: bool,
@@ -53,7 +53,7 @@ pub struct Expected {
 /// A measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// What was measured.
+    /// Measured quantity.
     pub name: String,
     /// Median of the samples.
     pub p50: f64,
@@ -75,31 +75,31 @@ impl Figure {
     }
 }
 
-/// What a step writes down while it runs.
+/// Notes that a step makes while it runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Notes {
-    /// What was found.
+    /// Findings.
     pub facts: Vec<Fact>,
-    /// What is not as usual, and no failure.
+    /// Unusual findings that are no failures.
     pub warnings: Vec<String>,
-    /// What could not be looked at.
+    /// Reason why something could not be examined.
     #[serde(skip)]
     unseen: Option<String>,
 }
 
 impl Notes {
-    /// Writes down what was found.
+    /// Adds a finding.
     pub fn fact(&mut self, name: &str, value: impl Display) {
         self.facts.push(Fact { name: name.to_owned(), value: value.to_string(), expected: None });
     }
 
-    /// Writes down what was found, with what was expected and where that comes from.
+    /// Adds a finding, with its expected value and the source of that.
     pub fn expect(&mut self, name: &str, found: impl Display, expected: impl Display, source: &str) {
         let as_expected = found.to_string() == expected.to_string();
         self.judge(name, found, as_expected, expected, source);
     }
 
-    /// Writes down what was found, with what it should be like, and whether it is.
+    /// Adds a finding, with the description of the expected value, and whether it matches.
     pub fn judge(
         &mut self,
         name: &str,
@@ -119,17 +119,18 @@ impl Notes {
         });
     }
 
-    /// Writes down what could not be looked at: the step is not passed by that alone. The first is kept.
+    /// Adds the reason why something could not be examined: the step is not passed by that alone. The first
+    /// is kept.
     pub fn unseen(&mut self, what: impl Into<String>) {
         self.unseen.get_or_insert(what.into());
     }
 
-    /// What could not be looked at.
+    /// Takes the reason why something could not be examined.
     pub(super) fn take_unseen(&mut self) -> Option<String> {
         self.unseen.take()
     }
 
-    /// Writes down what is unusual.
+    /// Adds a warning.
     pub fn warn(&mut self, text: impl Into<String>) {
         self.warnings.push(text.into());
     }
@@ -142,16 +143,16 @@ pub struct StepResult {
     pub number: u32,
     /// Its name.
     pub title: String,
-    /// How it ended.
+    /// Outcome.
     pub status: Status,
-    /// How long it took.
+    /// Duration.
     pub seconds: f64,
-    /// What it found and what is unusual.
+    /// Findings and warnings.
     #[serde(flatten)]
     pub notes: Notes,
-    /// Why it failed or was skipped, or what could not be looked at.
+    /// Why it failed or was skipped, or why something could not be examined.
     pub reason: Option<String>,
-    /// What to try.
+    /// Remedy.
     pub remedy: Option<String>,
     /// Lines that the driver logged meanwhile.
     pub log: Vec<String>,

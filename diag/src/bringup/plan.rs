@@ -1,4 +1,4 @@
-//! The steps: what each proves, what is expected, and what to do where it differs.
+//! The steps: the claim of each, the expected result, and the remedy where it differs.
 
 use std::time::Duration;
 
@@ -11,24 +11,24 @@ pub struct Step {
     pub number: u32,
     /// Its name.
     pub title: &'static str,
-    /// What it proves.
+    /// Claim that it proves.
     pub proves: &'static str,
-    /// What is expected. The step fails where work is not done; what else differs is a fact of its result.
+    /// Expected result. The step fails where work is not done; other differences are facts of its result.
     pub expects: &'static str,
-    /// What to try where it differs.
+    /// Remedy where the result differs.
     pub remedy: &'static str,
-    /// What to try where the driver answers `EBUSY`.
+    /// Remedy where the driver answers `EBUSY`.
     pub busy: Option<&'static str>,
     /// The steps it rests on: it means nothing when one of these failed.
     pub needs: &'static [u32],
     /// Why a desktop GPU has nothing to do here; `None` where it has.
     pub jetson_only: Option<&'static str>,
-    /// What a user has to know before it runs.
+    /// Notice to the user before it runs.
     pub notice: Option<&'static str>,
-    /// An environment variable and its value, with which the step runs first: what is left over when that
-    /// passes and the step itself does not is what the variable takes out.
+    /// An environment variable and its value, with which the step runs first: if that passes and the step
+    /// itself does not, the defect is in the part that the variable leaves out.
     pub first_with: Option<(&'static str, &'static str)>,
-    /// How long it may take before its process is ended.
+    /// Time limit, after which its process is ended.
     pub deadline: Duration,
 }
 
@@ -80,7 +80,7 @@ impl Step {
         self
     }
 
-    /// What to try, whatever the driver answers.
+    /// Returns the remedies for all answers of the driver.
     #[must_use]
     pub fn if_not(&self) -> String {
         match self.busy {
@@ -99,7 +99,7 @@ impl Step {
 /// Numbers of the steps that run `llm-demo`.
 pub const WITH_MODEL: std::ops::RangeInclusive<u32> = 20..=SOAK;
 
-/// Number of the step that runs for as long as one asks.
+/// Number of the step whose duration is an option.
 pub const SOAK: u32 = 21;
 
 /// Numbers of the steps whose work settings of `hcq` decide: submissions, launches, chains.
@@ -249,7 +249,7 @@ pub const STEPS: [Step; 21] = [
             "everything together: a language model computes on the GPU what it computes on the CPU",
             "`llm-demo verify`: logits of the embedded model within the bounds of the CPU reference, with engines \
              `operations` and `persistent`. Not run where llm-demo is not installed beside nvdiag",
-            "`llm-demo verify` by hand shows each bound; `--engine operations` is the same without the step kernel",
+            "`llm-demo verify` by hand shows each bound; `--engine operations` is the same without the persistent step",
         )
         .within(600),
     step(SOAK, "beside other work", &[17, 18, 20])

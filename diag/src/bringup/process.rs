@@ -15,12 +15,12 @@ use nix::unistd::{Pid, getpid, getppid};
 
 /// Most bytes of a stream that are kept.
 const LIMIT: usize = 8 << 20;
-/// Most characters of what a process said before it failed: the last ones say why.
+/// Most characters of a process's output before it failed: the last ones explain it.
 const SAID: usize = 2_000;
-/// How long a stream is read after the process has ended: another process may hold it open.
+/// Time for which a stream is read after the process has ended: another process may hold it open.
 const REST: Duration = Duration::from_secs(1);
 
-/// How a process ended.
+/// Exit of a process.
 #[derive(Debug)]
 pub enum Ended {
     /// By itself, after it printed this.
@@ -29,14 +29,14 @@ pub enum Ended {
     Failed {
         /// With an exit code or a signal.
         status: ExitStatus,
-        /// What it printed before.
+        /// Its output before that.
         printed: Vec<u8>,
-        /// The end of what it said on standard error.
+        /// The end of its output on standard error.
         said: String,
     },
     /// Not by itself.
     Late(Duration),
-    /// Because this program was asked to end.
+    /// Because a signal interrupted this program.
     Interrupted(Signal),
 }
 
@@ -72,7 +72,7 @@ pub fn run(
     stop: &dyn Fn() -> Option<Signal>,
 ) -> anyhow::Result<Ended> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // A signal from the terminal reaches this program alone, which ends the process and says so.
+    // A signal from the terminal reaches this program alone, which ends the process and reports it.
     command.process_group(0);
     let parent = getpid();
     let end_with_parent = move || {
@@ -107,10 +107,10 @@ pub fn run(
     })
 }
 
-/// Kills a process and those that it has started, and waits for its end. One that is in the kernel may not end
-/// before the driver lets go of it; who waited for that would hang as well.
+/// Kills a process and those that it has started, and waits for its end. One that is in the kernel may not
+/// end before the driver releases it; a wait without limit would hang as well.
 fn end(child: &mut Child, patience: Duration) -> anyhow::Result<()> {
-    // Its number is that of its group, and nobody else's: its end was not waited for yet.
+    // Its number is that of its group, and of no other process: its end was not waited for yet.
     killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL).context("cannot end the process")?;
     let began = Instant::now();
     while child.try_wait()?.is_none() && began.elapsed() < patience {
@@ -119,14 +119,14 @@ fn end(child: &mut Child, patience: Duration) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads a stream to its end in a thread, and hands over what it holds, piece by piece.
+/// Reads a stream to its end in a thread, and passes its bytes on, piece by piece.
 fn collect(stream: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
     let (pieces, received): (Sender<Vec<u8>>, _) = channel();
     thread::spawn(move || {
         let Some(mut stream) = stream else { return };
         let mut buffer = vec![0; 64 << 10];
         let mut left = LIMIT;
-        // What was read before an error is kept.
+        // Bytes read before an error are kept.
         loop {
             let count = match stream.read(&mut buffer) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -143,7 +143,7 @@ fn collect(stream: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
     received
 }
 
-/// What a stream holds up to its end, or up to a time.
+/// Reads a stream up to its end, or up to a time.
 fn read_until(pieces: &Receiver<Vec<u8>>, until: Instant) -> Vec<u8> {
     let mut bytes = Vec::new();
     loop {
@@ -154,7 +154,7 @@ fn read_until(pieces: &Receiver<Vec<u8>>, until: Instant) -> Vec<u8> {
     }
 }
 
-/// The end of what a program said, without its name.
+/// The end of a program's output, without its name.
 fn last(said: &[u8]) -> String {
     let text = String::from_utf8_lossy(said);
     let text = text.trim_end().trim_start_matches("nvdiag: ");

@@ -10,12 +10,12 @@ use crate::bringup::settings::{Bases, CELLS, Cell, Table, differences, values};
 use crate::report::Report;
 use crate::report::style::{ASIDE, HEADING, NAME, PROBLEM};
 
-/// Where a bring-up ended before its end.
+/// Point at which a bring-up was interrupted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interruption {
     /// The step that has no result; `None` while figures were measured, after the steps.
     pub step: Option<u32>,
-    /// The signal's name; `None` if the program, or the machine, went away without one that it could hear.
+    /// The signal's name; `None` if the program, or the machine, ended without one that it could receive.
     pub signal: Option<String>,
 }
 
@@ -24,16 +24,16 @@ pub struct Interruption {
 pub struct Bringup {
     /// Version of this program.
     pub version: String,
-    /// When it began, in UTC.
+    /// Start time, in UTC.
     pub date: String,
-    /// What tells machines apart: a number made of the machine's identity, or the name that the user gave.
+    /// Identity of the machine: a number made of it, or the name that the user gave.
     pub host: String,
     /// The driver: `nvgpu`, `rm` or `sim`.
     pub driver: String,
     /// Whether the GPU is the software ga10b, also one that answers as nvgpu.
     #[serde(default)]
     pub software: bool,
-    /// Where it was interrupted, if it was.
+    /// Point at which it was interrupted, if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupted: Option<Interruption>,
     /// Each step that was reached.
@@ -48,7 +48,7 @@ pub struct Bringup {
     pub unmeasured: Option<String>,
 }
 
-/// A text without what a terminal would obey: a report may come from anyone.
+/// A text without escape sequences for a terminal: a report may come from anyone.
 pub(super) fn plain(text: &str) -> String {
     // Unicode's overrides of the writing direction make a text read as another one.
     let obeyed = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -68,7 +68,7 @@ fn print_missing(before: u32, after: u32, out: &mut dyn Write) -> io::Result<()>
     }
 }
 
-/// Prints a fact, with a mark and what was expected where that is something else.
+/// Prints a fact, with a mark and the expected value where they differ.
 fn print_fact(fact: &Fact, out: &mut dyn Write) -> io::Result<()> {
     let (name, value) = (plain(&fact.name), plain(&fact.value));
     match &fact.expected {
@@ -128,7 +128,7 @@ pub fn print_step(step: &StepResult, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Prints what the lines of cells are.
+/// Prints the heading of the lines of cells.
 ///
 /// # Errors
 /// Those of `out`.
@@ -148,7 +148,7 @@ pub fn print_cells_head(out: &mut dyn Write) -> io::Result<()> {
 /// Names of the columns, as a profile has them.
 const CELL_COLUMNS: [&str; 5] = ["command-memory", "subcontext", "preemption", "release", "descriptor"];
 
-/// Prints what came of some settings.
+/// Prints the result of some settings.
 ///
 /// # Errors
 /// Those of `out`.
@@ -183,7 +183,7 @@ pub fn print_cell(cell: &Cell, bases: &Bases, out: &mut dyn Write) -> io::Result
     }
 }
 
-/// What a device does besides a profile when it is conservative.
+/// Changes of a conservative device besides its profile.
 const EVERYTHING: &str =
     "HCQ_CONSERVATIVE=1, which also changes links between launches, barriers, objects, rings and signals";
 
@@ -230,7 +230,7 @@ impl Bringup {
     /// Whether it is one that a run can have left; an error names the member that is not.
     ///
     /// # Errors
-    /// The member, and what is wrong with it.
+    /// The member, and its defect.
     pub fn check(&self) -> Result<(), String> {
         let most = plan::STEPS.len();
         let mut last = 0;
@@ -311,7 +311,7 @@ impl Bringup {
         writeln!(out, "{PROBLEM}interrupted {place}{PROBLEM:#} {cause}")
     }
 
-    /// Prints what it is about.
+    /// Prints its heading.
     ///
     /// # Errors
     /// Those of `out`.

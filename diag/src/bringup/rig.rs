@@ -1,4 +1,4 @@
-//! What a step works with: the driver, ways to open a device on it, and the machine around it.
+//! Surroundings of a step: the driver, ways to open a device on it, and the machine.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub type LogSource = Box<dyn Fn() -> Option<Vec<String>> + Send + Sync>;
 
 type Opener = Box<dyn Fn(DeviceOptions) -> Result<Device, Error> + Send + Sync>;
 
-/// What a step works with.
+/// Surroundings of a step.
 pub struct Rig<'a> {
     /// The kind of driver.
     pub platform: Platform,
@@ -33,25 +33,25 @@ pub struct Rig<'a> {
     pub software: bool,
     /// The machine's files.
     pub machine: &'a (dyn Machine + Sync),
-    /// How long the last step loads the machine.
+    /// Duration of the last step's load.
     pub soak: Duration,
     /// The program for the steps with a language model; `None` where it is not installed.
     pub llm_demo: Option<LlmDemo>,
     /// The driver, as a program of the steps names it.
     pub(super) selector: Selector,
     pub(super) sys: Arc<dyn Sys>,
-    /// What to try where the driver's lines cannot be read.
+    /// Remedy where the driver's lines cannot be read.
     pub(super) log_remedy: &'static str,
     open: Opener,
     log: LogSource,
 }
 
-/// How the kernel log can be read. Members of group adm may read files of `/var/log`, and not `/dev/kmsg`
-/// (source: `check_syslog_permissions` of the kernel's printk.c).
+/// Ways to read the kernel log. Members of group adm may read files of `/var/log`, and not `/dev/kmsg` (source:
+/// `check_syslog_permissions` of the kernel's printk.c).
 const KERNEL_LOG: &str = "/dev/kmsg and dmesg are for root where kernel.dmesg_restrict is 1 (CAP_SYSLOG): run \
                           with sudo, or allow it with `sudo sysctl kernel.dmesg_restrict=0`; group adm reads \
                           /var/log/kern.log alone";
-/// Where no kernel has logged anything.
+/// Explanation where no kernel has logged anything.
 const NO_LOG: &str = "the driver of libnvgpu_sim.so has no lines in the kernel log, whoever reads it; --device sim \
                       runs the same steps with the lines of its driver";
 
@@ -64,12 +64,12 @@ impl fmt::Debug for Rig<'_> {
     }
 }
 
-/// How long the last step of a software GPU takes by default.
+/// Default duration of the last step on a software GPU.
 const SHORT_SOAK: Duration = Duration::from_secs(3);
-/// How long that of a GPU takes by default.
+/// Default duration of the last step on a GPU.
 const SOAK: Duration = Duration::from_secs(60);
 
-/// How long a device waits for a GPU that does not go on: less than a step may take.
+/// Time that a device waits for a GPU without progress: less than a step may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl<'a> Rig<'a> {

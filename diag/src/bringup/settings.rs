@@ -1,5 +1,5 @@
-//! Which settings of `hcq` a board works with: cells that were tried, the search among them, and the profile
-//! that comes out.
+//! Settings of `hcq` that work on a board: cells that were tried, the search among them, and the resulting
+//! profile.
 //!
 //! A cell is a value for each of the five settings of an [`hcq::Profile`]. It works when a submission, a
 //! launch and a chain of launches end with the right words; with preemption between instructions, also when
@@ -16,10 +16,10 @@ const SETTINGS: usize = 5;
 /// Number of cells.
 pub const CELLS: usize = 1 << SETTINGS;
 
-/// What the first line of a profile's file begins with.
+/// Beginning of the first line of a profile's file.
 pub const HEAD: &str = "# Settings that nvdiag bringup has tried";
 
-/// A part of what a cell has to do, in order.
+/// A part of a cell's work, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
@@ -38,7 +38,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// What it is about.
+    /// Returns the name of the stage.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -52,12 +52,12 @@ impl Stage {
     }
 }
 
-/// What did not work.
+/// Failure of a cell.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// Where.
+    /// Stage that failed.
     pub stage: Stage,
-    /// How that showed.
+    /// Symptom.
     pub reason: String,
 }
 
@@ -69,10 +69,10 @@ pub struct Cell {
     pub settings: Profile,
     /// Why they do not work; `None` if they do.
     pub failure: Option<Failure>,
-    /// What was found besides.
+    /// Further findings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<String>,
-    /// How long it took.
+    /// Duration.
     pub seconds: f64,
 }
 
@@ -87,19 +87,19 @@ impl Cell {
 /// The settings that a search begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bases {
-    /// Those of `hcq` where nobody says anything.
+    /// Those of `hcq` without any setting.
     #[serde(serialize_with = "write", deserialize_with = "read")]
     pub default: Profile,
     /// Those that other people have run on an Orin.
     #[serde(serialize_with = "write", deserialize_with = "read")]
     pub conservative: Profile,
-    /// Those that the environment asks for.
+    /// Those of the environment.
     #[serde(serialize_with = "write", deserialize_with = "read")]
     pub in_use: Profile,
 }
 
 impl Bases {
-    /// With what options ask for, as far as they do.
+    /// Those of device options, as far as they have them.
     #[must_use]
     pub fn of(options: &DeviceOptions) -> Self {
         let mut default = Profile::default();
@@ -114,10 +114,10 @@ impl Bases {
     }
 }
 
-/// The cells that were tried, and what came of it.
+/// The cells that were tried, and the results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Table {
-    /// What it began with.
+    /// Settings that it began with.
     pub bases: Bases,
     /// In the order in which they were tried.
     pub cells: Vec<Cell>,
@@ -125,8 +125,8 @@ pub struct Table {
     /// between instructions where that works too.
     #[serde(serialize_with = "write_any", deserialize_with = "read_any")]
     pub chosen: Option<Profile>,
-    /// Where no cell works: the conservative one with all else that `HCQ_CONSERVATIVE=1` changes, which no
-    /// profile says: links between launches, barriers, channels' objects, rings and signals.
+    /// The conservative settings, where no cell works, with all else that `HCQ_CONSERVATIVE=1` changes and no
+    /// profile has: links between launches, barriers, channels' objects, rings and signals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub everything: Option<Cell>,
     /// Why cells were left out.
@@ -312,7 +312,7 @@ impl Table {
         }
     }
 
-    /// The profile to use as a file, with comments on what it is; `None` if no settings work.
+    /// The profile to use as a file, with comments that describe it; `None` if no settings work.
     #[must_use]
     pub fn file(&self, about: &str) -> Option<String> {
         let chosen = self.chosen?;

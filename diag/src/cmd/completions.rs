@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap_complete::Shell;
 
 use crate::cmd::finding::Finding;
@@ -15,6 +16,7 @@ use crate::cmd::finding::Finding;
 Exit codes: 0 printed; 2 bad usage.")]
 pub struct Args {
     /// The shell.
+    #[arg(value_parser = PossibleValuesParser::new(["bash", "fish", "zsh"]).try_map(|name| name.parse::<Shell>()))]
     shell: Shell,
 }
 

@@ -1,4 +1,4 @@
-//! `nvdiag disasm`: shows what is in a cubin, or examines whether its kernels wait for their results.
+//! `nvdiag disasm`: shows the contents of a cubin, or examines whether its kernels wait for their results.
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! `nvdiag doctor`: checks the machine, and says what to do.
+//! `nvdiag doctor`: checks the machine, and prints remedies.
 
 use std::io::Write;
 use std::path::PathBuf;

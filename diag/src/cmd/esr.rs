@@ -1,4 +1,4 @@
-//! `nvdiag esr`: says what stopped the GPU, from the kernel log, from registers, or from a live process.
+//! `nvdiag esr`: explains why the GPU stopped, from the kernel log, from registers, or from a live process.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
@@ -70,7 +70,7 @@ pub struct Args {
     /// The GPU's architecture, e.g. sm_87, where the log does not tell it.
     #[arg(long, value_name = "SM", value_parser = architecture)]
     sm: Option<u32>,
-    /// What is mapped: a file that hcq wrote (HCQ_MAP_DIR), or the output of `nvdiag vamap --json`.
+    /// Address map: a file that hcq wrote (HCQ_MAP_DIR), or the output of `nvdiag vamap --json`.
     #[arg(long, value_name = "FILE")]
     map: Vec<PathBuf>,
     /// Base of the shared-memory window, if no map names it.
@@ -87,7 +87,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Reads what is to be explained, and explains it.
+    /// Reads the input, and explains it.
     pub fn run(&self, json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
         ensure!(
             self.warp_esr.is_some() || self.global_esr.is_none() && self.pc.is_none(),
@@ -154,7 +154,7 @@ impl Args {
         self.show(session, &format!("the channel groups of {}", process.title()), json, out)
     }
 
-    /// Prints all reports, and draws them where that was asked for.
+    /// Prints all reports, and draws the pictures that the options name.
     fn show(
         &self,
         session: Session,
@@ -226,8 +226,8 @@ impl<'a> Loaded<'a> {
     }
 }
 
-/// Adds what a running process has mapped: by the file that it writes itself, or by the driver's answers. Says
-/// which it was.
+/// Adds the mappings of a running process: by the file that it writes itself, or by the driver's answers.
+/// Returns which of them it was.
 fn fetch_map(process: &Process, descriptors: &[Descriptor], map: &mut ProcessMap) -> anyhow::Result<String> {
     if let Some(path) = process.map_file() {
         add_map(map, &path)?;
@@ -298,7 +298,7 @@ fn feed_file(path: &Path, session: &mut Session) -> anyhow::Result<()> {
 /// Bytes that identify a file's format.
 const MAGIC: u64 = 8;
 
-/// How a log was packed.
+/// Compression of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Packed {
     Gzip,

@@ -1,10 +1,10 @@
-//! What a command found, and how it is printed.
+//! Findings of a command, and how they are printed.
 
 use std::io::{self, Write};
 
 use nvdiag::Report;
 
-/// Whether what was examined is in order.
+/// Whether the examined object is in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finding {
     /// Nothing wrong found.
@@ -15,7 +15,7 @@ pub enum Finding {
     Program(u8),
 }
 
-/// Prints a report as text or JSON and says what it found.
+/// Prints a report as text or JSON and returns its finding.
 pub fn show(report: &impl Report, json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
     let printed = match json {
         true => report.print_json(out),
@@ -23,7 +23,7 @@ pub fn show(report: &impl Report, json: bool, out: &mut dyn Write) -> anyhow::Re
     };
     match printed.and_then(|()| out.flush()).map_err(anyhow::Error::from) {
         Err(error) if !is_broken_pipe(&error) => Err(error),
-        // Whoever stopped to read still gets the code.
+        // A reader that has stopped still gets the exit code.
         _ => Ok(if report.has_problem() { Finding::Problem } else { Finding::Clean }),
     }
 }

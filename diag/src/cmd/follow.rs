@@ -34,7 +34,7 @@ pub enum Log {
     Stream(File),
 }
 
-/// What a read of a log returned.
+/// Result of a read of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
     /// Something new.
@@ -61,7 +61,7 @@ impl Log {
             let stdin = io::stdin().as_fd().try_clone_to_owned().context("cannot read stdin")?;
             return Ok(Self::Stream(stdin.into()));
         }
-        // A pipe that nobody writes to yet must not stop us.
+        // A pipe without a writer must not block.
         let open = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
         let mut file = open.with_context(|| format!("cannot read {}", path.display()))?;
         let kind = file.metadata().with_context(|| format!("cannot read {}", path.display()))?.file_type();
@@ -73,7 +73,7 @@ impl Log {
         Ok(Self::File { path: path.to_owned(), file })
     }
 
-    /// What it is called.
+    /// Returns its name.
     pub fn name(&self) -> String {
         match self {
             Self::Kernel(_) => "the kernel log (/dev/kmsg)".to_owned(),
@@ -82,7 +82,7 @@ impl Log {
         }
     }
 
-    /// Hands out what is new.
+    /// Passes on new bytes.
     pub fn look(&mut self, take: &mut dyn FnMut(&[u8])) -> io::Result<Look> {
         let mut look = Look::Quiet;
         let mut more = |bytes: &[u8]| {
@@ -103,7 +103,7 @@ impl Log {
                     && is_other(&named, file)?
                     && let Ok(next) = File::open(&*path)
                 {
-                    // What was added to the old file after the last read.
+                    // Lines added to the old file after the last read.
                     read_on(file, &mut more)?;
                     *file = next;
                     read_on(file, &mut more)?;
@@ -113,7 +113,7 @@ impl Log {
                 let mut bytes = vec![0; PIECE];
                 loop {
                     let mut fds = [PollFd::new(stream.as_fd(), PollFlags::POLLIN)];
-                    // Not before somebody has opened its other end is a pipe at its end.
+                    // A pipe is at its end only after a writer has opened it.
                     let Ok(1..) = poll(&mut fds, PollTimeout::ZERO) else { break };
                     match stream.read(&mut bytes) {
                         Ok(0) if look == Look::Quiet => return Ok(Look::Ended),
@@ -138,12 +138,12 @@ impl Log {
 pub enum Next {
     /// Wait for more.
     Continue,
-    /// Nobody wants more.
+    /// Stop.
     End,
 }
 
-/// Follows a log until it ends or somebody interrupts (SIGINT, SIGTERM). `hear` is given the bytes, `report`
-/// the session after each read, with all faults that are complete.
+/// Follows a log until it ends or a signal comes (SIGINT, SIGTERM). `hear` is given the bytes, `report` the
+/// session after each read, with all faults that are complete.
 pub fn follow(
     mut log: Log,
     session: &mut Session,
@@ -162,7 +162,7 @@ pub fn follow(
     eprintln!("nvdiag: following {name}; ctrl-c ends");
     let (mut quiet, mut whole_lines) = (0, true);
     loop {
-        // Checked before the read, so that what was there when it was set is still reported.
+        // Checked before the read, so that lines that were there when it was set are still reported.
         let last = interrupted.load(Ordering::Relaxed);
         let look = log.look(&mut |bytes| {
             whole_lines = bytes.last() == Some(&b'\n');

@@ -43,7 +43,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Opens the device and prints what it is.
+    /// Opens the device and prints its description.
     pub fn run(&self, json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
         let device =
             Device::open(self.device).with_context(|| format!("cannot open device {}", self.device))?;
@@ -53,7 +53,7 @@ impl Args {
     }
 }
 
-/// What a device is, with what its driver and its machine report.
+/// Describes a device by the reports of its driver and its machine.
 pub(super) fn describe(device: &Device) -> anyhow::Result<DeviceInfo> {
     let mut info = DeviceInfo::of(device);
     let driver: Option<Arc<dyn Sys>> = match device.info().backend {

@@ -1,4 +1,4 @@
-//! What a command is given: files, stdin, numbers.
+//! Inputs of a command: files, stdin, numbers.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
@@ -23,7 +23,7 @@ pub fn read_input(path: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What a file is that is none of the regular ones.
+/// Returns the kind of a file that is not a regular one.
 fn kind(metadata: &Metadata) -> &'static str {
     let kind = metadata.file_type();
     match () {
@@ -34,8 +34,8 @@ fn kind(metadata: &Metadata) -> &'static str {
     }
 }
 
-/// Opens a file, and refuses what is none: a pipe without a peer would wait for one, and a device may have no
-/// end.
+/// Opens a regular file and refuses others: a pipe without a peer would wait for one, and a device may have
+/// no end.
 pub fn open_regular(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     let check = |metadata: &Metadata| match metadata.is_file() {
         true => Ok(()),

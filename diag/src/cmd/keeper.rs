@@ -1,5 +1,5 @@
-//! What `nvdiag watch` does with a fault: explains it with what its process has mapped, saves it once, counts
-//! those that are equal, and waits while the disk is full.
+//! Actions of `nvdiag watch` on a fault: explains it with the mappings of its process, saves it once, counts
+//! equal ones, and waits while the disk is full.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ const LOG_BYTES: usize = 128 << 10;
 const RECENT: usize = 16;
 /// Time after which an equal fault is saved again.
 const EQUAL: Duration = Duration::from_secs(60);
-/// Most faults saved in a minute, so that a flood does not remove what came before it.
+/// Most faults saved in a minute, so that a flood does not remove earlier ones.
 const PER_MINUTE: usize = 20;
 /// Faults kept in memory while they cannot be saved.
 const WAITING: usize = 4;
@@ -68,11 +68,11 @@ pub struct Keeper {
     maps: Option<PathBuf>,
     source: String,
     recent: VecDeque<Recent>,
-    /// When the last ones were saved.
+    /// Times at which the last ones were saved.
     times: VecDeque<Instant>,
-    /// What could not be saved yet, oldest first.
+    /// Faults that could not be saved yet, oldest first.
     waiting: VecDeque<Record>,
-    /// When that was last tried.
+    /// Time of the last attempt.
     tried: Instant,
     /// Faults that could not be saved and are not kept in memory.
     lost: u64,
@@ -82,8 +82,8 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// One that saves to `store` what a log says, which is called `source`. `maps` is where programs leave
-    /// their address maps.
+    /// A keeper that saves the faults of a log to `store`; `source` is the name of the log, `maps` the folder
+    /// in which programs leave their address maps.
     pub fn new(store: Store, maps: Option<PathBuf>, source: String) -> Self {
         Self {
             store,
@@ -99,7 +99,7 @@ impl Keeper {
         }
     }
 
-    /// Saves what a session has found since the last call; `log` is what it read last.
+    /// Saves the faults that a session has found since the last call; `log` holds the bytes it read last.
     pub fn hear(&mut self, session: &mut Session, log: &[u8]) -> Vec<Saved> {
         let faults = session.take_faults();
         let mut rest = session.take_reports(&self.source);
@@ -123,7 +123,7 @@ impl Keeper {
         saved
     }
 
-    /// Tries once more to save what is left, and says what there was.
+    /// Tries once more to save the faults that are left, and announces those that were saved.
     ///
     /// # Errors
     /// Faults could not be saved.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-/// How to get to read the log.
+/// Advice on access to the log.
 const PERMISSION: &str = "the kernel log is restricted here: run as root, or let everybody read it with \
                           `sudo sysctl kernel.dmesg_restrict=0`, or pass a saved one with --log FILE";
 

@@ -27,7 +27,7 @@ const LISTING: &str = "dev.txt";
 /// The files of a machine under a folder.
 pub struct Files {
     root: PathBuf,
-    /// What is known of a copied machine besides its files.
+    /// Facts of a copied machine besides its files.
     copied: Option<Copied>,
 }
 
@@ -37,7 +37,7 @@ struct Copied {
     nodes: Option<BTreeMap<String, Listed>>,
 }
 
-/// What is known of a file by its metadata.
+/// Metadata of a file.
 #[derive(Clone, Copy, Debug)]
 struct Listed {
     /// Permission bits.
@@ -48,7 +48,7 @@ struct Listed {
     device: bool,
 }
 
-/// Who ran the programs of a copied machine.
+/// User who ran the programs of a copied machine.
 #[derive(Default)]
 struct User {
     uid: Option<u32>,
@@ -56,7 +56,7 @@ struct User {
 }
 
 impl User {
-    /// Out of `/proc/self/status`; without it a user in no group, who owns nothing.
+    /// Out of `/proc/self/status`; without it a user in no group, without files.
     fn of(status: &str) -> Self {
         let numbers = |key: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default();
@@ -66,7 +66,7 @@ impl User {
         Self { uid: numbers("Uid:").get(1).copied(), groups }
     }
 
-    /// What the permission bits `mode` of a file of `uid` and `gid` let the user do: read 4, write 2.
+    /// Returns the user's permissions by the bits `mode` of a file of `uid` and `gid`: read 4, write 2.
     fn may(&self, Listed { mode, uid, gid, .. }: Listed) -> u32 {
         match self.uid {
             Some(0) => 0o7,
@@ -123,7 +123,7 @@ impl Files {
         Ok(files)
     }
 
-    /// A file that says who may do what, if it is there: where it cannot be read, nothing would be right.
+    /// A file that decides permissions, if it is there: where it cannot be read, no check would be right.
     fn needed(&self, path: &str) -> anyhow::Result<Option<String>> {
         match self.text(path) {
             Ok(text) => Ok(Some(text)),
@@ -145,7 +145,7 @@ impl Files {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    /// The nodes of a listing, if there is one and `path` is among what it lists.
+    /// The nodes of a listing, if there is one and it lists `path`.
     fn listing(&self, path: &str) -> Option<&BTreeMap<String, Listed>> {
         let nodes = self.copied.as_ref()?.nodes.as_ref()?;
         (path == "/dev" || path.starts_with("/dev/")).then_some(nodes)
@@ -225,7 +225,7 @@ impl Machine for Files {
     }
 }
 
-/// What this process may do with a file: read 4, write 2.
+/// Returns this process's permissions on a file: read 4, write 2.
 fn allowed(path: &Path) -> u32 {
     let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return 0 };
     let may = |flag| access(path.as_c_str(), flag).is_ok();

@@ -20,12 +20,12 @@ pub struct Pictures {
 }
 
 impl Pictures {
-    /// Whether anything was asked for.
+    /// Whether there is any picture to draw.
     pub const fn is_wanted(&self) -> bool {
         self.svg.is_some() || self.html.is_some()
     }
 
-    /// Writes what was asked for.
+    /// Writes the requested pictures.
     pub fn write(&self, list: &FaultList, map: &ProcessMap) -> anyhow::Result<()> {
         if !self.is_wanted() {
             return Ok(());

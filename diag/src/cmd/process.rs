@@ -1,4 +1,4 @@
-//! Other processes: their descriptors, copies of those, and the driver to ask about them.
+//! Other processes: their descriptors, copies of those, and the driver behind them.
 
 #![allow(
     unsafe_code,
@@ -21,7 +21,7 @@ use nvgpu_sys::{Linux, Sys};
 pub struct Descriptor {
     /// Its number there.
     pub number: i32,
-    /// What it is open on, as the kernel names it.
+    /// Name of the open file, as the kernel has it.
     pub name: String,
 }
 
@@ -80,7 +80,7 @@ impl Process {
         format!("process {} ({}){on}", self.pid, self.name)
     }
 
-    /// What serves its GPU.
+    /// Returns the system calls of its GPU.
     pub fn driver(&self) -> &dyn Sys {
         match &self.software {
             Some(remote) => remote,
@@ -146,13 +146,13 @@ impl Process {
         text.lines().find_map(value)
     }
 
-    /// The size of what a descriptor is open on, where that has one.
+    /// The size of a descriptor's file, where it has one.
     pub fn fd_size(&self, fd: i32) -> Option<u64> {
         let size = fs::metadata(format!("/proc/{}/fd/{fd}", self.pid)).ok()?.len();
         (size > 0).then_some(size)
     }
 
-    /// What it has mapped for its CPU; nothing without the right to know.
+    /// Returns its CPU mappings; none without the right to know.
     pub fn host_ranges(&self) -> Vec<HostRange> {
         host_ranges(self.pid)
     }
@@ -168,7 +168,7 @@ impl Process {
     }
 }
 
-/// What a process has mapped for its CPU; nothing if it has ended, or without the right to know.
+/// Returns the CPU mappings of a process; none if it has ended, or without the right to know.
 pub fn host_ranges(pid: u32) -> Vec<HostRange> {
     HostRange::read(&fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default())
 }
@@ -197,7 +197,7 @@ fn owned(answer: libc::c_long) -> io::Result<OwnedFd> {
     }
 }
 
-/// Why a process that was opened has nothing of nvgpu to ask about.
+/// Why a process that was opened has nothing of nvgpu to inspect.
 pub fn nothing_to_ask(process: &Process, what: &str) -> anyhow::Error {
     anyhow!(
         "{} holds no {what} of nvgpu. On a Jetson: is it the process that uses the GPU? On the software ga10b it has to be \

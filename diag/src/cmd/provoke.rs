@@ -6,15 +6,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-use hcq::{Device, DeviceOptions, Error, FaultKind, GpuVa, Kernel, LaunchConfig, Selector};
+use hcq::{Device, DeviceOptions, Error, FaultKind, GpuVa, Kernel, LaunchConfig, QueueError, Selector};
 use nvdiag::Hex;
 use nvdiag::process_map::{Mapping, ProcessMap, WINDOW_BYTES, Window};
-use nvdiag::provoke::{Capture, Kind, Outcome, Provoked, SmRegisters, cubin, plant_illegal_word};
+use nvdiag::provoke::{Capture, IMAGES, Kind, Outcome, Provoked, SmRegisters, plant_illegal_word};
 
 use crate::cmd::finding::Finding;
 use crate::cmd::finding::show;
 
-/// How long the kernel may take.
+/// Time limit of the kernel.
 const DEADLINE: Duration = Duration::from_secs(3);
 /// Polls after which the endless kernel ends: some seconds on a GPU.
 const POLLS: u32 = 20_000_000;
@@ -54,7 +54,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Runs the child, and explains what it saw.
+    /// Runs the child, and explains its fault.
     pub fn run(&self, json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
         if self.list {
             if json {
@@ -152,7 +152,7 @@ fn capture(kind: Kind, selector: Selector) -> anyhow::Result<Capture> {
         Kind::IllegalInstruction => {
             plant_illegal_word(arch, kind.kernel()).context("the kernel has no load")?
         }
-        _ => cubin(arch).to_vec(),
+        _ => IMAGES.for_sm(arch.sm())?.to_vec(),
     };
     let program = device.load(&image)?;
     let kernel = program.kernel(kind.kernel())?;
@@ -166,7 +166,7 @@ fn capture(kind: Kind, selector: Selector) -> anyhow::Result<Capture> {
     map.mappings.extend(device.memory_map().iter().map(|m| Mapping {
         what: m.what.to_owned(),
         va: Hex(m.va.raw()),
-        size_bytes: m.len.count(),
+        size_bytes: m.len,
         ..Mapping::default()
     }));
     map.add_cubin("provoke", &image, Some(kind.kernel()), Some(kernel.address().raw()), &mut |_| None)?;
@@ -184,7 +184,7 @@ fn capture(kind: Kind, selector: Selector) -> anyhow::Result<Capture> {
     };
     match result {
         Ok(()) => {}
-        Err(error @ Error::Timeout { .. }) => {
+        Err(error @ Error::Queue(QueueError::Timeout { .. })) => {
             capture.outcome = Outcome::Timeout;
             capture.error = error.to_string();
         }
@@ -218,7 +218,7 @@ fn launch(kind: Kind, device: &Device, kernel: &Kernel) -> Result<(), Error> {
     let out = device.alloc(4096)?;
     buffer.write(0, &[0; 64])?;
     let args = hcq::Args::new();
-    // Far past the tables of 64 bytes, and past what an SM has of such memory.
+    // Far past the tables of 64 bytes, and past an SM's memory of that kind.
     let index = 1_u32 << 20;
     let mut trapped = None;
     let args = match kind {
@@ -244,7 +244,8 @@ fn launch(kind: Kind, device: &Device, kernel: &Kernel) -> Result<(), Error> {
     // refuses; they end by themselves.
     let end = unsafe { queue.launch(kernel, LaunchConfig::new(1, 1), &args) }.and_then(|()| queue.submit());
     let result = end.and_then(|end| end.wait(DEADLINE));
-    // What the kernel may still read, and what the report shows as mapped, stays until the process ends.
+    // Memory that the kernel may still read, and that the report shows as mapped, stays until the process
+    // ends.
     std::mem::forget((queue, trapped, buffer, out));
     result
 }
@@ -252,7 +253,7 @@ fn launch(kind: Kind, device: &Device, kernel: &Kernel) -> Result<(), Error> {
 /// The first address after the mapping at `va` that has nothing near it.
 fn behind(device: &Device, va: u64) -> u64 {
     let mut map: Vec<(u64, u64)> =
-        device.memory_map().iter().map(|m| (m.va.raw(), m.va.raw() + m.len.count())).collect();
+        device.memory_map().iter().map(|m| (m.va.raw(), m.va.raw() + m.len)).collect();
     map.sort_unstable();
     // A driver may map in pages of 2 MiB.
     const PAGE: u64 = 2 << 20;

@@ -1,4 +1,4 @@
-//! `nvdiag pushbuf`: decodes what a channel was sent.
+//! `nvdiag pushbuf`: decodes the words sent to a channel.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ pub struct Args {
     /// How much of the file it is, in bytes; all of the rest if not given.
     #[arg(long, value_name = "BYTES", value_parser = number)]
     length: Option<u64>,
-    /// Whose classes the channel has before it binds any.
+    /// Chip whose classes the channel has before it binds any.
     #[arg(long, value_enum, default_value_t = Chip::Ampere)]
     chip: Chip,
     /// A class that was bound to a subchannel before the capture began.

@@ -1,8 +1,8 @@
-//! What the processes of a fault were: their command line, program, memory and GPU address space, as far as
-//! they still live or have left a map.
+//! Processes of a fault: their command line, program, memory and GPU address space, as far as they still live
+//! or have left a map.
 //!
 //! Environments are not read, but for the folder of `HCQ_MAP_DIR`, and no memory is. The files of other users
-//! are not trusted: lengths have limits, and what is no regular file is not opened for long.
+//! are not trusted: lengths have limits, and a file that is not a regular one is not opened for long.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
@@ -28,16 +28,16 @@ const MAP_BYTES: u64 = 16 << 20;
 /// Age of a map file that may be of the fault: `hcq` writes it when the fault stops the device.
 const FRESH: Duration = Duration::from_secs(10);
 
-/// What was found of the processes of a fault.
+/// Facts about the processes of a fault.
 #[derive(Debug, Default)]
 pub struct Snapshot {
     /// The processes.
     pub processes: Vec<saved::Process>,
     /// Files to keep: names and contents.
     pub files: Vec<(String, Vec<u8>)>,
-    /// What the one process had mapped, if there is one.
+    /// Address map of the one process, if there is one.
     pub map: ProcessMap,
-    /// What could not be kept, and where the map is from.
+    /// Notes on parts that could not be kept, and where the map is from.
     pub notes: Vec<String>,
 }
 
@@ -94,7 +94,7 @@ impl Snapshot {
         }
     }
 
-    /// Keeps what `/proc` says of a process.
+    /// Keeps the files of a process in `/proc`.
     fn inspect(&mut self, pid: u32, owners: &[Owner]) {
         let comm = read(&PathBuf::from(format!("/proc/{pid}/comm")), PROC_BYTES);
         let named = || owners.iter().find(|owner| owner.pid == Some(pid))?.comm.clone();
@@ -120,7 +120,7 @@ impl Snapshot {
         }
     }
 
-    /// Keeps the map of a process: its own file, or what the driver answers.
+    /// Keeps the map of a process: its own file, or the driver's answer.
     fn add_map(&mut self, pid: u32, maps: Option<&Path>) {
         let left = maps.map(|folder| folder.join(format!("{pid}.json"))).filter(|path| path.exists());
         let opened = process::look_at(pid);

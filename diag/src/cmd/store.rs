@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow};
 use nvdiag::saved::{Entry, Saved, SavedFile};
 
-/// What is known of the fault, as JSON.
+/// File of the fault's entry, as JSON.
 const ENTRY: &str = "entry.json";
 /// The report as JSON.
 pub const REPORT_JSON: &str = "report.json";
@@ -19,7 +19,7 @@ pub const REPORT_JSON: &str = "report.json";
 pub const REPORT_TEXT: &str = "report.txt";
 /// Held by the process that saves here.
 const LOCK: &str = ".lock";
-/// Start of the names of what is not complete.
+/// Start of the names of incomplete folders.
 const TEMPORARY: &str = ".part-";
 /// Most bytes read of a file that is shown.
 const LONGEST: u64 = 16 << 20;
@@ -29,13 +29,13 @@ const SYSTEM: &str = "/var/lib/nvdiag";
 /// A fault to save.
 #[derive(Debug)]
 pub struct Record {
-    /// What is known of it; its number is that of the folder it will have.
+    /// Its entry; the number is that of the folder it will have.
     pub entry: Entry,
     /// Its files: names and contents.
     pub files: Vec<(String, Vec<u8>)>,
 }
 
-/// What a folder may hold.
+/// Limits of a folder.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Faults.
@@ -74,7 +74,7 @@ pub fn folder_to_read(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     Ok(if !own.exists() && Path::new(SYSTEM).exists() { SYSTEM.into() } else { own })
 }
 
-/// Makes a folder that this user alone may read: command lines and maps are nobody else's business.
+/// Makes a folder that this user alone may read: command lines and maps are private.
 fn make_folder(path: &Path, with_parents: bool) -> io::Result<()> {
     DirBuilder::new().mode(0o700).recursive(with_parents).create(path)
 }
@@ -116,7 +116,7 @@ fn read_file(path: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What is known of a saved fault.
+/// Reads the entry of a saved fault.
 pub fn entry(folder: &Path, number: u64) -> anyhow::Result<Entry> {
     let path = folder.join(name_of(number)).join(ENTRY);
     let entry = serde_json::from_slice(&read_file(&path)?);
@@ -158,7 +158,8 @@ pub fn open(folder: &Path, number: u64) -> anyhow::Result<Saved> {
 }
 
 impl Store {
-    /// Opens a folder to save to, made if it is not there, and removes what an earlier process left incomplete.
+    /// Opens a folder to save to, made if it is not there, and removes the folders that an earlier process
+    /// left incomplete.
     ///
     /// # Errors
     /// It cannot be made or written to, or another process saves there.
@@ -178,7 +179,7 @@ impl Store {
         })?;
         for entry in fs::read_dir(&folder).with_context(failed)?.flatten() {
             if entry.file_name().to_string_lossy().starts_with(TEMPORARY) {
-                // What cannot be removed is no reason not to save.
+                // A folder that cannot be removed is no reason not to save.
                 let _ = fs::remove_dir_all(entry.path());
             }
         }
@@ -243,7 +244,7 @@ impl Store {
         }
     }
 
-    /// Changes what is known of a saved fault.
+    /// Changes the entry of a saved fault.
     ///
     /// # Errors
     /// Those of the file system; then it is as it was. One that was removed meanwhile stays so.

@@ -1,8 +1,8 @@
-//! Stdout: text folded at the terminal's width, and a failure to write that can be told from other errors.
+//! Stdout: text folded at the terminal's width, and a failure to write as an error of its own.
 
 use std::io::{self, IsTerminal, Write};
 
-/// Columns of a terminal that does not say how many it has, such as a serial console.
+/// Columns of a terminal that does not report them, such as a serial console.
 const USUAL: usize = 80;
 /// Fewest columns that text is folded at.
 const LEAST: usize = 20;
@@ -111,7 +111,7 @@ fn words(line: &str) -> Vec<Word<'_>> {
     words
 }
 
-/// Folds a line between words. What follows begins under the last column that the line sets off by two blanks
+/// Folds a line between words. Further lines begin under the last column that the line sets off by two blanks
 /// or by a number (`1. `), or else under its first word.
 fn fold(line: &str, columns: usize) -> String {
     if width(line) <= columns {

@@ -84,7 +84,7 @@ impl Args {
     }
 }
 
-/// Says what was saved: a line of text, or of JSON.
+/// Prints the saved fault: a line of text, or of JSON.
 fn announce(saved: &Saved, json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
     match json {
         true => writeln!(out, "{}", saved.json()?)?,

@@ -42,7 +42,7 @@ pub(super) fn checks(machine: &dyn Machine) -> Vec<Check> {
     checks
 }
 
-/// What makes the control node when firmware runs.
+/// Remedy for a missing control node where there is firmware.
 const AFTER_START: &str = "it is there once the GPU has started";
 
 /// Checks of a software ga10b, which has nodes, and no modules.
@@ -91,8 +91,8 @@ fn nvgpu(machine: &dyn Machine) -> Check {
     }
 }
 
-/// What the service chose: `nvgpu-l4t` is Orin's, `openrm-l4t` Thor's. The name of its file below `/run` begins
-/// as here (developer guide of r39.2); the whole of it is not confirmed.
+/// Returns the choice of the service: `nvgpu-l4t` is Orin's, `openrm-l4t` Thor's. The name of its file below
+/// `/run` begins as here (developer guide of r39.2); the whole of it is not confirmed.
 fn variant(machine: &dyn Machine) -> String {
     let files = machine.list("/run").into_iter().filter(|name| name.starts_with("nvidia-gp"));
     let chosen = files.filter_map(|name| {
@@ -112,7 +112,7 @@ fn firmware(machine: &dyn Machine) -> Option<Check> {
     const PATH: &str = "/sys/module/firmware_class/parameters/path";
     let path = machine.read(PATH).unwrap_or_default();
     let path = path.trim();
-    // The names that nvgpu asks for (`os/linux/firmware.c`).
+    // The names that nvgpu requests (`os/linux/firmware.c`).
     let holds =
         ["nvidia/ga10b", "ga10b"].iter().any(|name| machine.node(&format!("{path}/{name}")).is_some());
     // NVIDIA-AI-IOT/jetson-ai-lab issue 427: the ISO of JetPack 7.2 names a folder that it does not make.

@@ -9,7 +9,7 @@ use crate::doctor::{desktop, driver, jetson};
 use crate::report::Report;
 use crate::report::style::{ASIDE, HEADING, NAME, PROBLEM};
 
-/// What kind of machine it is.
+/// Kind of machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Platform {
@@ -26,7 +26,7 @@ pub enum Platform {
 /// All checks of a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Diagnosis {
-    /// What kind of machine it is.
+    /// Kind of machine.
     pub platform: Platform,
     /// The checks.
     pub checks: Vec<Check>,
@@ -38,8 +38,8 @@ pub fn is_software(machine: &dyn Machine) -> bool {
     machine.read("/proc/self/maps").is_some_and(|maps| maps.contains("libnvgpu_sim.so"))
 }
 
-/// Whether the machine is a Jetson. A container hides the device tree, and may have no nodes: then the name of
-/// the kernel tells, which NVIDIA ends in `-tegra`, and OE4T builds with `-l4t-` in it.
+/// Whether the machine is a Jetson. A container hides the device tree, and may have no nodes: then the name
+/// of the kernel decides, which NVIDIA ends in `-tegra`, and OE4T builds with `-l4t-` in it.
 fn is_tegra(machine: &dyn Machine) -> bool {
     let has_nodes = ["/dev/nvgpu", "/dev/nvhost-gpu"].iter().any(|node| machine.node(node).is_some());
     let kernel = || machine.read("/proc/sys/kernel/osrelease").unwrap_or_default();
@@ -90,7 +90,7 @@ pub fn examine(machine: &dyn Machine) -> Diagnosis {
         checks.push(huge_pages(machine));
         checks.push(memory(machine));
     }
-    // What the driver of a software GPU says is in no kernel's log.
+    // The driver of a software GPU has no lines in a kernel's log.
     if matches!(platform, Platform::Jetson | Platform::Desktop) {
         checks.extend(kernel_log(machine));
     }
@@ -142,7 +142,7 @@ fn memory(machine: &dyn Machine) -> Check {
     }
 }
 
-/// Whether the kernel log may be read, and what it holds.
+/// Whether the kernel log may be read, and its faults.
 fn kernel_log(machine: &dyn Machine) -> Vec<Check> {
     const NAME: &str = "kernel log";
     match machine.faults() {

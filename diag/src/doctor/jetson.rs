@@ -6,13 +6,13 @@ use crate::doctor::machine::{Check, Machine, Unread, compatible, free_of};
 use crate::doctor::{driver, release, speed};
 use crate::size::size;
 
-/// What contiguous memory the driver wants to find: its own buffers and firmware.
+/// Contiguous memory that the driver needs: for its own buffers and firmware.
 const CMA_WANTED: u64 = 32 << 20;
 
 pub(super) fn checks(machine: &dyn Machine) -> Vec<Check> {
     let (chip, driven) = chip(machine);
     if !driven {
-        // What else is or is not there would be looked at for a driver that cannot be used.
+        // Other checks would be for a driver that cannot be used.
         return vec![chip, release::fact(machine)];
     }
     let mut checks = vec![chip, release::check(machine)];

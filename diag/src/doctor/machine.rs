@@ -1,4 +1,4 @@
-//! The machine as a check sees it, and what a check finds.
+//! The machine as a check sees it, and the finding of a check.
 
 use serde::Serialize;
 
@@ -19,7 +19,7 @@ pub struct Node {
     pub device: bool,
 }
 
-/// Why what a file holds is not known.
+/// Why the content of a file is not known.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unread {
     /// There is no such file.
@@ -33,7 +33,7 @@ pub enum Unread {
     Refused(String),
 }
 
-/// What a node is opened for.
+/// Access for which a node is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     Read,
@@ -50,7 +50,7 @@ impl Access {
     }
 }
 
-/// What the checks read. Paths are absolute, as on the machine itself.
+/// Interface of the checks to the machine. Paths are absolute, as on the machine itself.
 pub trait Machine {
     /// A file's text.
     ///
@@ -63,7 +63,7 @@ pub trait Machine {
     }
     /// Names in a folder; none if it is not there.
     fn list(&self, path: &str) -> Vec<String>;
-    /// What a path is, if it is there.
+    /// Returns the node at a path, if it is there.
     fn node(&self, path: &str) -> Option<Node>;
     /// Faults in the kernel log.
     ///
@@ -72,7 +72,7 @@ pub trait Machine {
     fn faults(&self) -> Result<u64, Unread>;
 }
 
-/// How a check ended.
+/// Outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
@@ -89,13 +89,13 @@ pub enum Status {
 /// One check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// What was checked.
+    /// Subject of the check.
     pub name: &'static str,
-    /// How it ended.
+    /// Outcome.
     pub status: Status,
-    /// What was found.
+    /// Finding.
     pub found: String,
-    /// What to do about it.
+    /// Remedy.
     pub remedy: Option<String>,
 }
 
@@ -121,7 +121,7 @@ impl Check {
     }
 }
 
-/// Text of a machine's files without what a terminal would obey.
+/// Text of a machine's files without escape sequences for a terminal.
 fn printable(text: String) -> String {
     text.replace(char::is_control, "\u{fffd}")
 }
@@ -214,7 +214,7 @@ pub(super) fn stated(machine: &dyn Machine, key: &str) -> Result<Option<u64>, St
     bytes.map(Some).ok_or_else(|| format!("/proc/meminfo states no size of {key}: {}", excerpt(value)))
 }
 
-/// What is free of something, and all of it, by two lines of /proc/meminfo; none without such lines.
+/// Returns the free amount and the total, by two lines of /proc/meminfo; `None` without such lines.
 ///
 /// # Errors
 /// Why it is not known.
@@ -227,7 +227,7 @@ pub(super) fn free_of(machine: &dyn Machine, free: &str, all: &str) -> Result<Op
     }
 }
 
-/// The beginning of what a file holds, in quotes.
+/// The beginning of a file's content, in quotes.
 pub(super) fn excerpt(text: &str) -> String {
     format!("{:?}", text.trim().chars().take(40).collect::<String>())
 }

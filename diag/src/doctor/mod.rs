@@ -1,7 +1,6 @@
-//! Is this machine set up right? Checks of what the kernel reports in files, each with its remedy.
+//! Is this machine set up right? Checks of files in which the kernel reports its state, each with its remedy.
 //!
-//! Nothing is read here: [`Machine`] is what the checks read: a real one in the binary, a written one in
-//! tests.
+//! Nothing is read here: the checks read a [`Machine`]: a real one in the binary, a written one in tests.
 
 mod desktop;
 mod driver;

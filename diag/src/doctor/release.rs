@@ -3,7 +3,7 @@
 use crate::doctor::machine::{Check, Machine, Status, Unread};
 
 const NAME: &str = "L4T release";
-/// Where NVIDIA's own distribution states it.
+/// File in which NVIDIA's own distribution states it.
 const FILE: &str = "/etc/nv_tegra_release";
 
 /// A release of L4T, as `/etc/nv_tegra_release` states it: `# R36 (release), REVISION: 4.3, GCID: ...`.
@@ -32,7 +32,7 @@ impl<'a> Release<'a> {
         }
     }
 
-    /// What is known of it.
+    /// Returns the facts known of it.
     fn known(self) -> Known {
         let mut numbers = self.revision.split('.').map_while(|number| number.parse::<u32>().ok());
         let (minor, patch) = (numbers.next(), numbers.next().unwrap_or(0));
@@ -50,7 +50,7 @@ impl<'a> Release<'a> {
     }
 }
 
-/// Where the knowledge of a release comes from.
+/// Origin of the knowledge of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
     /// The source of its driver was read.
@@ -65,8 +65,9 @@ enum Known {
     Nothing,
 }
 
-/// What nvgpu before R36 lacks. Source: include/uapi of OE4T/linux-nvgpu, branches l4t-r35.1 to l4t-35.6.0 against
-/// l4t-r36.2: two structs grew, and with them the numbers of their requests; the third has been added.
+/// Requests that nvgpu before R36 lacks. Source: include/uapi of OE4T/linux-nvgpu, branches l4t-r35.1 to
+/// l4t-35.6.0 against l4t-r36.2: two structs grew, and with them the numbers of their requests; the third has
+/// been added.
 const OLDER: &str = "its nvgpu has no NVGPU_TSG_IOCTL_CREATE_SUBCONTEXT, and NVGPU_GPU_IOCTL_OPEN_TSG and \
                      NVGPU_IOCTL_CHANNEL_SETUP_BIND under other numbers";
 const NEWER: &str = "install JetPack 6 (R36) or 7.2 (R39)";
@@ -98,7 +99,8 @@ pub(super) fn check(machine: &dyn Machine) -> Check {
     }
 }
 
-/// What follows from the kernel alone, where a file that should state the release does not.
+/// Lowers a good check to unknown: it rests on the kernel alone, since a file that should state the release
+/// does not.
 fn doubted(check: Check) -> Check {
     match check.status {
         Status::Good => Check { status: Status::Unknown, ..check },
@@ -106,8 +108,8 @@ fn doubted(check: Check) -> Check {
     }
 }
 
-/// Distributions other than NVIDIA's (OE4T's, NixOS) have no such file: the kernel tells which release its
-/// driver was made for, if it is one that NVIDIA ships.
+/// Distributions other than NVIDIA's (OE4T's, NixOS) have no such file: the kernel's version identifies the
+/// release its driver was made for, if it is one that NVIDIA ships.
 fn by_kernel(file: &str, kernel: &str) -> Check {
     let found = format!("{file}; {kernel}");
     let version = kernel.strip_prefix("kernel ").unwrap_or_default();

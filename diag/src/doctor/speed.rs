@@ -1,4 +1,4 @@
-//! What decides how fast a Jetson is: power mode and clocks.
+//! Speed of a Jetson: power mode and clocks.
 //!
 //! Sources: nvgpu of L4T r36.4.3 (names in sysfs), NVIDIA's developer guide (power modes), files of boards with r36
 //! and r39.2 that owners posted (rbonghi/jetson_stats 867, 889).
@@ -86,8 +86,8 @@ pub(super) fn power_mode(machine: &dyn Machine) -> Check {
     )
 }
 
-/// What the driver keeps switched off, by its own masks; nothing to say where they are 0. Which mask a module has
-/// in which mode is not known here, so it is a fact and no more.
+/// Returns the parts that the driver keeps switched off, by its own masks; empty where they are 0. Which mask
+/// a module has in which mode is not known here, so it is a fact and no more.
 fn gated(machine: &dyn Machine) -> String {
     let Some(device) = gpu(machine) else { return String::new() };
     ["tpc_pg_mask", "gpc_pg_mask"]
@@ -210,7 +210,7 @@ pub(super) fn memory_clock(machine: &dyn Machine) -> Check {
     }
 }
 
-/// What the thermal zone at the GPU shows.
+/// Returns the temperature of the thermal zone at the GPU.
 pub(super) fn gpu_celsius(machine: &dyn Machine) -> Option<f64> {
     const FOLDER: &str = "/sys/class/thermal";
     machine.list(FOLDER).iter().find_map(|zone| {

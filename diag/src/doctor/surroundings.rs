@@ -1,11 +1,11 @@
-//! What else is worth knowing of a machine.
+//! Further facts about a machine.
 
 use serde::Serialize;
 
 use crate::doctor::machine::Machine;
 use crate::doctor::{release, speed};
 
-/// What a Jetson reports of its GPU besides the driver.
+/// Facts about a Jetson's GPU from the machine instead of the driver.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Surroundings {
     /// Release of L4T, `R36.4.3`.

@@ -1,4 +1,4 @@
-//! Likely causes and what to try, by what went wrong and by what is known about it.
+//! Likely causes and remedies, by the error and by the facts known about it.
 
 use nv_hw::fault::warp_esr;
 
@@ -26,7 +26,8 @@ impl Advice {
         self.tries.push(text.into());
     }
 
-    /// What a table knows of an error number; its last row is for the numbers that it does not name.
+    /// Adds the advice that a table has on an error number; its last row is for the numbers that it does not
+    /// name.
     fn known(&mut self, table: &[Known], number: u32) {
         let row = table.iter().find(|row| row.numbers.contains(&number)).or(table.last());
         if let Some(row) = row {

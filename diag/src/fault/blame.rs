@@ -1,4 +1,4 @@
-//! Which unit failed first.
+//! The unit that failed first.
 
 use nv_hw::fault::{pbdma_intr_0, pbdma_intr_1, pri_error, warp_esr};
 
@@ -12,10 +12,10 @@ use crate::hex::Hex;
 use crate::kernel_log::Entry;
 use crate::kernel_log::lines::{Kind, Role};
 
-/// A unit, what it says, and the line that says it.
+/// A unit, its error, and the line that reports it.
 type Blame<'a> = (Subject, What, Option<&'a Entry>);
 
-/// Which unit is to blame, in the order in which one failure leads to another.
+/// Returns the unit to blame, in the order in which one failure leads to another.
 pub(super) fn blame<'a>(incident: &'a Incident, sms: &[SmRecord], mmu: &[MmuFault]) -> Blame<'a> {
     memory_cells(incident)
         .or_else(|| front_end(incident, sms))
@@ -37,7 +37,7 @@ fn first<'a>(incident: &'a Incident, kinds: &[Kind]) -> Option<&'a Entry> {
     incident.entries.iter().find(|e| kinds.contains(&e.kind))
 }
 
-/// What the kind of a line says.
+/// Returns the meaning of a line's kind.
 fn words(entry: &Entry) -> What {
     What { code: None, name: upper_snake(entry.kind), words: entry.kind.meaning().to_owned() }
 }
@@ -216,7 +216,7 @@ fn upper_snake(kind: Kind) -> String {
     name
 }
 
-/// What the pushbuffer unit complains about.
+/// Returns the pushbuffer unit's complaint.
 fn pushbuffer(incident: &Incident, entry: &Entry) -> What {
     let bits = match entry.kind {
         Kind::PbdmaInterrupt1 | Kind::HostCopyError => pbdma_intr_1::TEXTS,

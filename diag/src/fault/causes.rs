@@ -2,7 +2,7 @@
 
 use nv_hw::fault::warp_esr;
 
-/// What is known of some error numbers.
+/// Advice on some error numbers.
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) numbers: &'static [u32],

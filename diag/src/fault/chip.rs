@@ -1,10 +1,11 @@
-//! Which architecture the lines of a fault speak of.
+//! The architecture that the lines of a fault name.
 
 use crate::fault::incident::Incident;
 use crate::kernel_log::Entry;
 
-/// Devices as nvgpu names them, by the end of the name or by the whole, with their compute capability. Trees of
-/// r36 call every GPU `gpu`; its address tells Orin (and Xavier, which r36 does not support) from the Nano.
+/// Devices as nvgpu names them, by the end of the name or by the whole, with their compute capability. Trees
+/// of r36 call every GPU `gpu`; its address distinguishes Orin (and Xavier, which r36 does not support) from
+/// the Nano.
 const TEGRA: [(&str, u32); 7] = [
     ("ga10b", 87),
     ("17000000.gpu", 87),
@@ -15,7 +16,7 @@ const TEGRA: [(&str, u32); 7] = [
     ("gk20a", 32),
 ];
 
-/// Compute capability of the device, 87 for 8.7; `None` where the lines do not tell it.
+/// Compute capability of the device, 87 for 8.7; `None` where the lines do not have it.
 pub(super) fn compute_capability(incident: &Incident) -> Option<u32> {
     let by_name = |entry: &Entry| {
         let device = entry.device.as_deref()?;

@@ -19,7 +19,7 @@ use crate::process_map::code::{Code, Space, access_of};
 use crate::process_map::loose::Question;
 use crate::process_map::map::{Found, Mapping, ProcessMap};
 
-/// Explains an incident by its lines and by what is known of the process's address space.
+/// Explains an incident by its lines and by the map of the process's address space.
 #[must_use]
 pub fn explain(incident: &Incident, map: &ProcessMap) -> FaultReport {
     let owners = owners(incident);
@@ -103,8 +103,8 @@ pub fn explain(incident: &Incident, map: &ProcessMap) -> FaultReport {
     report
 }
 
-/// The code at the program counters of the SMs that failed; where none of it is certain, what the software
-/// ga10b names comes first. Without a program counter, what can have failed so.
+/// The code at the program counters of the SMs that failed; where none of it is certain, the instruction that
+/// the software ga10b names comes first. Without a program counter, the instructions that can have failed so.
 fn code_of(
     failed: &[&SmRecord],
     mmu: &[MmuFault],
@@ -158,7 +158,7 @@ fn evidence(entry: &Entry) -> Evidence {
     }
 }
 
-/// What the software ga10b says itself: the instruction, and who executed it.
+/// Returns the report of the software ga10b itself: the instruction, and the threads that executed it.
 fn software_fault(incident: &Incident) -> Option<(Code, String)> {
     let fields = &incident.of(Kind::SoftwareFault).next()?.fields;
     let lanes = fields.register("lanes")?;
@@ -174,7 +174,7 @@ fn software_fault(incident: &Incident) -> Option<(Code, String)> {
     Some((Code::of_log(fields.number("pc")?, fields.text("instruction")?), note))
 }
 
-/// What to say where the code is not of the device.
+/// Returns the note for code that is not the device's.
 fn foreign_code(sm: Option<u32>, code: &[Code]) -> Option<String> {
     let mut of_files = code.iter().filter(|code| !code.named_by_log);
     let other = of_files.find(|code| sm.is_some_and(|sm| code.sm / 10 != sm / 10 || code.sm > sm))?;
@@ -186,7 +186,7 @@ fn foreign_code(sm: Option<u32>, code: &[Code]) -> Option<String> {
     ))
 }
 
-/// What to say where the map is of a process that the lines do not name.
+/// Returns the note for a map of a process that the lines do not name.
 fn another(map: &ProcessMap, owners: &[Owner]) -> Option<String> {
     let pids: Vec<u32> = owners.iter().filter_map(|owner| owner.pid).collect();
     let pid = map.pid.filter(|pid| !pids.is_empty() && !pids.contains(pid))?;
@@ -211,7 +211,7 @@ fn verdict(report: &FaultReport) -> String {
     text
 }
 
-/// What the state of the host says about the fault.
+/// Returns notes on the fault from the state of the host.
 fn dump_notes(incident: &Incident) -> Vec<String> {
     let mut notes = Vec::new();
     let mut channel = None;

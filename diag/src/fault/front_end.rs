@@ -5,7 +5,7 @@ use nv_hw::fault::{ce_launch_error, class_error, fe_esr, memfmt_esr, mme_esr};
 use crate::kernel_log::Entry;
 use crate::kernel_log::lines::Kind;
 
-/// Name of an exception and what it means in plain words.
+/// Name of an exception and its meaning in plain words.
 #[must_use]
 pub fn unit_exception(entry: &Entry) -> Option<(String, String)> {
     let register = |name: &str| entry.fields.register(name).unwrap_or(0);
@@ -75,7 +75,7 @@ pub fn unit_exception(entry: &Entry) -> Option<(String, String)> {
     })
 }
 
-/// Name of an exception of one method, and what it means.
+/// Name of an exception of one method, and its meaning.
 fn method_exception(entry: &Entry) -> Option<(String, String)> {
     let register = |name: &str| entry.fields.register(name).unwrap_or(0);
     Some(match entry.kind {
@@ -138,7 +138,7 @@ fn method_exception(entry: &Entry) -> Option<(String, String)> {
     })
 }
 
-/// What a check of the scheduler is about.
+/// Returns the meaning of a check of the scheduler.
 const fn sked_words(check: qmd::SkedCheck) -> &'static str {
     use qmd::SkedCheck as C;
     match check {

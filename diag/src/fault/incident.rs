@@ -21,7 +21,7 @@ pub struct Incident {
     pub entries: Vec<Entry>,
     /// Lines that were too many to keep.
     pub dropped: u64,
-    /// What there is to say about where the lines come from.
+    /// Notes on the origin of the lines.
     pub notes: Vec<String>,
 }
 
@@ -97,7 +97,7 @@ impl Incident {
     }
 }
 
-/// An incident that may go on, with what its lines are told apart by.
+/// An incident that may continue, with the facts that identify its lines.
 #[derive(Debug, Default)]
 struct Open {
     incident: Incident,
@@ -105,9 +105,9 @@ struct Open {
     channels: Vec<u32>,
     /// Channel groups its lines name.
     tsgs: Vec<u32>,
-    /// How many lines there are of those kinds that come in pairs.
+    /// Numbers of lines of the kinds that come in pairs.
     counts: [usize; PAIRED.len()],
-    /// Whether the driver has told the owner: what follows belongs to something new.
+    /// Whether the driver has notified the owner: further lines belong to something new.
     told: bool,
 }
 
@@ -144,7 +144,7 @@ impl Open {
         PAIRED.iter().position(|k| *k == kind).map_or(0, |at| self.counts[at])
     }
 
-    /// Whether the channel of `notice` was told the same before.
+    /// Whether the channel of `notice` has had the same notice before.
     fn has_told(&self, notice: &Entry) -> bool {
         let key = |entry: &Entry| (entry.kind, channel(entry), entry.fields.id("code"));
         self.told && self.incident.entries.iter().any(|entry| key(entry) == key(notice))
@@ -181,7 +181,7 @@ const fn family(source: Source) -> u8 {
     }
 }
 
-/// Sorts entries into incidents as they come, and hands out those that are over.
+/// Sorts entries into incidents as they come, and returns those that are over.
 #[derive(Debug, Default)]
 pub struct Grouper {
     open: VecDeque<Open>,
@@ -194,7 +194,7 @@ impl Grouper {
         Self::default()
     }
 
-    /// Takes the next entry, and hands out the incidents that it shows to be over.
+    /// Takes the next entry, and returns the incidents that are over by it.
     pub fn push(&mut self, entry: Entry, out: &mut dyn FnMut(Incident)) {
         self.close_old(&entry, out);
         let role = entry.kind.role();
@@ -202,7 +202,7 @@ impl Grouper {
             Role::Trace | Role::Harmless => return,
             Role::Cause => self.for_cause(&entry),
             Role::Detail => match self.for_detail(&entry) {
-                // Alone such a line means nothing, but for those that carry the numbers themselves.
+                // Alone such a line means nothing, but for those with numbers of their own.
                 None if !matches!(entry.kind, Kind::SmRegisters | Kind::MmuClient | Kind::PriWrite) => return,
                 at => at,
             },
@@ -232,7 +232,7 @@ impl Grouper {
         }
     }
 
-    /// Hands out what is left.
+    /// Passes on the incidents that are left.
     pub fn finish(&mut self, out: &mut dyn FnMut(Incident)) {
         self.open.drain(..).for_each(|open| out(open.incident));
     }
@@ -300,7 +300,7 @@ impl Grouper {
                     && entry.time.is_some();
                 !i.told || after_mmu
             }),
-            // Here the driver tells the owner before it says why.
+            // Here the driver notifies the owner before it logs the reason.
             Kind::IllegalMethod | Kind::IllegalNotify | Kind::FirmwareMethod => {
                 let told_only = |i: &Open| {
                     i.incident.entries.iter().all(|e| e.kind == Kind::Notifier || e.kind == entry.kind)
@@ -326,8 +326,8 @@ impl Grouper {
         direct.or_else(|| self.latest(entry))
     }
 
-    /// The dump tells of all channels; it goes where the first line of it went that names a channel of an
-    /// incident.
+    /// The dump describes all channels; it goes to the incident of the first of its lines that names a
+    /// channel of one.
     fn for_dump(&self, entry: &Entry) -> Option<usize> {
         let named = entry.fields.id("channel").filter(|_| entry.kind == Kind::DumpChannel);
         let by_channel =
@@ -341,11 +341,11 @@ impl Grouper {
     }
 
     fn for_notice(&self, entry: &Entry) -> Option<usize> {
-        // The driver tells a channel of a fault once: the same again is of another fault.
+        // The driver notifies a channel of a fault once: the same again is of another fault.
         let related = || self.related(entry).filter(|at| !self.open[*at].has_told(entry));
         let by_channel =
             channel(entry).and_then(|c| related().find(|at| self.open[*at].channels.contains(&c)));
-        // Further channels of a group are told one after the other.
+        // Further channels of a group are notified one after the other.
         let untold = || {
             related().find(|at| {
                 let i = &self.open[*at];
@@ -461,7 +461,7 @@ mod tests {
             assert_eq!(found.len(), 1000, "{lines:?}");
             assert!(found.iter().all(|i| i.entries.len() == each), "{lines:?}");
         }
-        // Another code is told of the same fault.
+        // Another code is a further notice of the same fault.
         let log = notice("13 for ch 5 owned by a") + &notice("43 for ch 5 owned by a");
         assert_eq!(incidents(&log).len(), 1);
     }

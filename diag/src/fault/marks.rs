@@ -5,8 +5,8 @@ use crate::fault::report::{FaultList, FaultReport};
 use crate::process_map::code::Code;
 
 impl FaultList {
-    /// What to mark in the map of process `pid`: the addresses of faults and their program counters, each
-    /// once, addresses first. Faults of other processes are left out where both are known.
+    /// Returns the marks for the map of process `pid`: the addresses of faults and their program counters,
+    /// each once, addresses first. Faults of other processes are left out where both are known.
     #[must_use]
     pub fn marks(&self, pid: Option<u32>) -> Vec<Mark> {
         let mut marks: Vec<Mark> = Vec::new();

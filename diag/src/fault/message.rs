@@ -1,4 +1,4 @@
-//! Messages of drivers that are no fault of a channel: what the table of their formats says of them.
+//! Messages of drivers that are no fault of a channel, by the table of their formats.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -20,28 +20,28 @@ pub struct DriverMessage {
     pub line: u64,
     /// Number of the last one.
     pub last_line: u64,
-    /// How many.
+    /// Their number.
     pub count: u64,
-    /// When the first was printed, in µs since boot, or since midnight where the log gives no more.
+    /// Time of the first, in µs since boot, or since midnight where the log gives no more.
     pub time_us: Option<u64>,
     /// Whether something failed: a call, a channel or the GPU, at the level of errors.
     pub is_problem: bool,
-    /// What it says of the GPU.
+    /// Severity for the GPU.
     pub severity: Severity,
     /// At which level it was printed.
     pub level: Level,
-    /// Who printed it: `nvgpu`, `nvmap`, `nvrm`, ...
+    /// Driver that printed it: `nvgpu`, `nvmap`, `nvrm`, `nvgpu`, `nvmap`, `nvrm`, ...
     pub driver: String,
-    /// The part of the driver, in words.
+    /// The part of the driver, by name.
     pub unit: String,
     /// The hardware meant.
     pub engine: String,
-    /// What it means.
+    /// Meaning.
     pub meaning: String,
     /// Whether the meaning is of this format; otherwise it is drawn from its wording and the part of the
     /// driver.
     pub is_exact: bool,
-    /// What to do.
+    /// Advice.
     pub advice: String,
     /// File of the driver, where the table has one.
     pub file: Option<String>,
@@ -135,7 +135,7 @@ impl Messages {
     /// Takes a line if the table explains it.
     pub(crate) fn take(&mut self, unread: &Unread) -> bool {
         let Some(known) = Table::built_in().find(&unread.text) else { return false };
-        // Without a frame, words such as `busy` are of anybody.
+        // Without a frame, words such as `busy` may be of any driver.
         if unread.source == Source::Other && !known.function_agrees && !known.line.is_telling() {
             return false;
         }

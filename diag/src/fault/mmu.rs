@@ -1,11 +1,11 @@
-//! What the MMU's fault record says.
+//! The MMU's fault record.
 
 use nv_hw::fault::{access_type, fault_type};
 use serde::Serialize;
 
 use crate::hex::Hex;
 
-/// What kind of fault it was.
+/// Kind of the access that faulted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Access {
@@ -40,7 +40,7 @@ pub struct MmuFault {
     pub client: Option<String>,
     /// Whether the unit belongs to a GPC.
     pub in_gpc: Option<bool>,
-    /// Which GPC.
+    /// GPC.
     pub gpc: Option<u32>,
     /// The SM whose data path the unit is (inferred from unit counts: `t1_n` is SM `n & 1` of TPC `n >> 1`).
     pub sm: Option<crate::fault::sm::Place>,
@@ -115,7 +115,7 @@ impl MmuFault {
             || ["ce", "hsce", "grcopy"].iter().any(|name| client.starts_with(name))
     }
 
-    /// What the unit does, in plain words.
+    /// Returns the purpose of the unit, in plain words.
     #[must_use]
     pub fn client_words(&self) -> &'static str {
         let Some(client) = self.client.as_deref() else { return "an unknown unit" };
@@ -136,7 +136,7 @@ impl MmuFault {
         }
     }
 
-    /// What the fault type means.
+    /// Returns the meaning of the fault type.
     #[must_use]
     pub const fn words(&self) -> &'static str {
         match self.fault_type {

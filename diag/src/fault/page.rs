@@ -160,7 +160,7 @@ impl Page {
         self.put(format_args!("</table>\n"));
     }
 
-    /// What prints itself as text, if it does.
+    /// Adds text that is printed by `print`, if there is any.
     fn printed(&mut self, heading: &str, print: &dyn Fn(&mut dyn io::Write) -> io::Result<()>) {
         let mut out = anstream::StripStream::new(Vec::new());
         // Memory takes everything.

@@ -184,7 +184,7 @@ pub(super) fn mmu_faults(incident: &Incident) -> Vec<MmuFault> {
     faults
 }
 
-/// Whose work it was: from notices, and from the dump, which knows processes and groups.
+/// Returns the owners of the work: from notices, and from the dump, which knows processes and groups.
 pub(super) fn owners(incident: &Incident) -> Vec<Owner> {
     let mut owners: Vec<Owner> = Vec::new();
     for entry in &incident.entries {

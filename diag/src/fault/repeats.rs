@@ -1,4 +1,4 @@
-//! How often the same fault occurred: count, first and last time, channels.
+//! Repetitions of a fault: count, first and last time, channels.
 
 use serde::Serialize;
 
@@ -10,9 +10,9 @@ const MAX_CHANNELS: usize = 64;
 /// Equal faults, folded into the report of the first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Repeats {
-    /// How many there are.
+    /// Their number.
     pub count: u64,
-    /// When the last one occurred, in the unit of the first one's time.
+    /// Time of the last one, in the unit of the first one's time.
     pub last_time_us: Option<u64>,
     /// Their channels, in order, the first 64 that were seen.
     pub channels: Vec<u32>,
@@ -55,7 +55,7 @@ impl Repeats {
         self.add(later.channels.iter().copied());
     }
 
-    /// When the first one occurred.
+    /// Returns the time of the first one.
     #[must_use]
     pub fn first(&self) -> Option<Time> {
         self.first

@@ -18,7 +18,7 @@ use crate::process_map::whereabouts::Whereabouts;
 use crate::report::style::{ASIDE, HEADING, NAME, PROBLEM};
 use crate::report::{Report, counted};
 
-/// What a fault is about: the unit that the blame falls on.
+/// Subject of a fault: the unit that the blame falls on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
@@ -48,7 +48,7 @@ pub enum Subject {
     Platform,
 }
 
-/// What happened.
+/// The error itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct What {
     /// The number the hardware or the driver gave, where there is one.
@@ -59,7 +59,7 @@ pub struct What {
     pub words: String,
 }
 
-/// Whose work it was.
+/// Owner of the work.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Owner {
     /// Channel number.
@@ -70,7 +70,7 @@ pub struct Owner {
     pub pid: Option<u32>,
     /// Its name, 15 characters of it.
     pub comm: Option<String>,
-    /// What the error notifier was set to.
+    /// Value that the error notifier was set to.
     pub notifier: Option<u32>,
     /// The name of that.
     pub notifier_name: Option<&'static str>,
@@ -92,11 +92,11 @@ pub struct WindowTrap {
 pub struct Evidence {
     /// Number of the line.
     pub line: u64,
-    /// Which line it is.
+    /// Kind of the line.
     pub kind: Kind,
     /// Its part in the fault.
     pub role: Role,
-    /// What such a line says.
+    /// Meaning of such a line.
     pub meaning: &'static str,
     /// Its values.
     pub fields: Fields,
@@ -110,19 +110,19 @@ pub struct Evidence {
 /// One fault, explained.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FaultReport {
-    /// What it is about.
+    /// Subject.
     pub subject: Subject,
     /// The fault in one sentence.
     pub verdict: String,
-    /// What happened.
+    /// The error.
     pub what: What,
     /// Device that the lines name.
     pub device: Option<String>,
-    /// When, in µs since boot, or since midnight where the log gives no more.
+    /// Time, in µs since boot, or since midnight where the log gives no more.
     pub time_us: Option<u64>,
     /// Equal faults: how many, until when, of which channels.
     pub repeats: Repeats,
-    /// Whose work it was.
+    /// Owners of the work.
     pub owners: Vec<Owner>,
     /// The SMs that reported, those that failed first.
     pub sms: Vec<SmRecord>,
@@ -130,18 +130,18 @@ pub struct FaultReport {
     pub mmu: Vec<MmuFault>,
     /// The instruction, for each SM whose program counter is known and lies in known code.
     pub code: Vec<Code>,
-    /// Where that is a guess: among how many instructions.
+    /// Candidates among which it was guessed, where it is a guess.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guess: Option<Guess>,
-    /// Where the address lies.
+    /// Memory at the address.
     pub access: Option<Whereabouts>,
-    /// The trap of the memory windows, where this looks like it.
+    /// The trap of the memory windows, where the fault looks like it.
     pub window_trap: Option<WindowTrap>,
     /// Likely causes, the likeliest first.
     pub causes: Vec<String>,
-    /// What to try.
+    /// Remedies.
     pub try_next: Vec<String>,
-    /// What else the lines tell.
+    /// Further notes from the lines.
     pub notes: Vec<String>,
     /// The lines.
     pub evidence: Vec<Evidence>,
@@ -149,7 +149,7 @@ pub struct FaultReport {
     pub evidence_dropped: u64,
 }
 
-/// A line that cannot be explained: of a GPU driver, or one that speaks of a GPU's error.
+/// A line that cannot be explained: of a GPU driver, or one about a GPU's error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct UnknownLine {
     /// Number of the line.
@@ -166,7 +166,7 @@ pub struct UnknownLine {
 /// All faults of a log.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct FaultList {
-    /// Where the lines come from.
+    /// Origin of the lines.
     pub source: String,
     /// Lines read.
     pub lines: u64,
@@ -205,7 +205,7 @@ impl FaultReport {
             && self.notes == other.notes
     }
 
-    /// What happened, whose work it was and where: names and values. The SMs that failed come first; those
+    /// Returns the error, the owners and the place: names and values. The SMs that failed come first; those
     /// that were only stopped are counted, unless there is nothing else.
     pub(super) fn facts(&self) -> Vec<(&'static str, String)> {
         let mut facts = Vec::new();
@@ -239,7 +239,7 @@ impl FaultReport {
         facts
     }
 
-    /// Where the address lies, and what else the lines tell: names and values.
+    /// Returns the memory at the address, and further facts of the lines: names and values.
     pub(super) fn circumstances(&self) -> Vec<(&'static str, String)> {
         let mut rows = Vec::new();
         if let Some(access) = &self.access {
@@ -437,7 +437,7 @@ impl Report for FaultList {
 }
 
 impl FaultList {
-    /// What the drivers reported beside faults of channels, and whether there was anything at all.
+    /// Prints the drivers' reports beside faults of channels, and whether there was anything at all.
     pub(super) fn print_messages(&self, out: &mut dyn Write) -> io::Result<()> {
         let (errors, others): (Vec<_>, Vec<_>) = self.messages.iter().partition(|m| m.is_problem);
         match (self.found, self.lines) {

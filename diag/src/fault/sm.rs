@@ -1,4 +1,4 @@
-//! What an SM's exception registers say.
+//! An SM's exception registers.
 
 use nv_hw::fault::hww_esr::{self, GPC_STRIDE, SM_STRIDE, TPC_STRIDE};
 use nv_hw::fault::{global_esr, warp_esr};
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::hex::Hex;
 
-/// Where an SM sits.
+/// Position of an SM.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Place {
     /// GPC.
@@ -81,7 +81,7 @@ pub struct WarpEsr {
     pub name: Option<&'static str>,
     /// The warp that failed, bits 23:16. The header of ga10b does not define it; earlier and later chips do.
     pub warp: u32,
-    /// Type of an address error, bits 27:24, 0 for none; what the others mean is not documented.
+    /// Type of an address error, bits 27:24, 0 for none; the others are not documented.
     pub address_error_type: u32,
 }
 
@@ -129,7 +129,7 @@ impl GlobalEsr {
 /// One SM's record of an exception.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SmRecord {
-    /// Where it sits.
+    /// Position.
     pub place: Option<Place>,
     /// Its number over the whole chip.
     pub sm_id: Option<u32>,
@@ -141,7 +141,7 @@ pub struct SmRecord {
     pub pc: Option<Hex>,
     /// The address it accessed, if the driver reports it: an offset for shared and local memory.
     pub address: Option<Hex>,
-    /// What is odd about the record.
+    /// Inconsistencies of the record.
     pub notes: Vec<String>,
 }
 
@@ -164,7 +164,7 @@ impl SmRecord {
     }
 }
 
-/// What a warp error code means for whoever wrote the kernel.
+/// Returns the meaning of a warp error code for the author of the kernel.
 #[must_use]
 pub const fn words(code: u32) -> &'static str {
     match code {

@@ -1,4 +1,4 @@
-//! Which instructions can raise an error of a warp, and how likely each is.
+//! Instructions that can raise an error of a warp, and how likely each is.
 
 use nv_hw::fault::warp_esr;
 
@@ -50,8 +50,8 @@ pub(super) fn can_raise(error: u32, text: &str) -> bool {
     }
 }
 
-/// How unlikely it is that an instruction, by its text, failed so: 0 for the likeliest; `None` where it cannot
-/// have. `access` is what the MMU says of the access.
+/// Returns the rank of an instruction, by its text, as cause of an error: 0 for the likeliest, `None` where
+/// it cannot have failed so. `access` is the kind of the access by the MMU.
 pub(super) fn rank(error: u32, access: Option<Access>, text: &str) -> Option<u32> {
     if !can_raise(error, text) {
         return None;

@@ -1,4 +1,4 @@
-//! What tools put around a line of the log: colours, JSON records, CSV, HTML, logcat, container runtimes.
+//! Wrappings of log lines by tools: colours, JSON records, CSV, HTML, logcat, container runtimes.
 //!
 //! Each physical line becomes the lines that the kernel printed, with the time in a form that
 //! [`unframe`](crate::kernel_log::frame::unframe) reads. A line without any of this stays as it is.
@@ -15,7 +15,7 @@ use crate::kernel_log::frame::has_time;
 const MAX_MESSAGE: usize = 2048;
 /// Bytes of a record on several lines that are collected.
 const MAX_RECORD: usize = 1 << 16;
-/// With these begins what a driver prints.
+/// A driver's message begins with one of these.
 const DRIVERS: [&str; 6] = ["nvgpu: ", "NVRM: ", "__ga10b__", "arm-smmu ", "tegra-mc ", "nvmap"];
 
 /// Takes the messages out of what surrounds them.
@@ -80,7 +80,7 @@ fn give(number: u64, text: &str, out: &mut dyn FnMut(u64, &str)) {
 
 /// Whether nothing of a line has to be taken off; most lines end here.
 fn is_plain(line: &str) -> bool {
-    /// What only lines have that a tool changed.
+    /// Signs that only lines have that a tool changed.
     const SIGNS: [&str; 8] = ["0m", "^[[", " F ", " P ", "nvgpu ", "nvgpu(", " MMU FAULT ", "</"];
     static WORDS: LazyLock<Option<AhoCorasick>> =
         LazyLock::new(|| AhoCorasick::new(SIGNS.iter().chain(&DRIVERS)).ok());
@@ -217,7 +217,7 @@ fn without_markup(line: &str) -> String {
         ("&#91;", "["),
         ("&#93;", "]"),
         ("&apos;", "'"),
-        // Last, so that what it stands before is not read twice.
+        // Last, so that the text behind it is not read twice.
         ("&amp;", "&"),
     ];
     let mut text = String::with_capacity(line.len());
@@ -292,7 +292,7 @@ fn of_table(line: &str) -> Option<String> {
     Some(time.unwrap_or_default() + &message)
 }
 
-/// Where a quoted field ends: a quote that is neither doubled nor escaped.
+/// Returns the end of a quoted field: a quote that is neither doubled nor escaped.
 fn closing_quote(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let mut at = 0;

@@ -1,4 +1,4 @@
-//! Lines that nobody reads: most of a log says nothing of a GPU, and is counted without being cut into lines.
+//! Lines that nothing reads: most of a log is not about a GPU, and is counted without being cut into lines.
 
 use std::sync::LazyLock;
 
@@ -7,9 +7,9 @@ use memchr::{memchr_iter, memchr2, memrchr};
 
 use crate::kernel_log::{frame, stray};
 
-/// Bytes and lines at the start of `bytes` that say nothing: whole lines, each without a word that a frame
-/// begins with or that only lines about GPUs have, without a record's brace, and without an escape sequence,
-/// which may stand inside a word.
+/// Bytes and lines at the start of `bytes` that are not about a GPU: whole lines, each without a word that a
+/// frame begins with or that only lines about GPUs have, without a record's brace, and without an escape
+/// sequence, which may stand inside a word.
 pub(super) fn prefix(bytes: &[u8]) -> (usize, u64) {
     static WORDS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
         let words = frame::words().chain(stray::words());
@@ -46,7 +46,7 @@ mod tests {
         "\u{fffd}é",
     ];
 
-    /// All that comes out of a log, and the number of its lines.
+    /// All entries of a log, and the number of its lines.
     fn read(log: &[u8], step: usize) -> (Vec<crate::kernel_log::Parsed>, u64) {
         let (mut reader, mut found) = (Reader::new(), Vec::new());
         log.chunks(step.max(1)).for_each(|bytes| reader.feed(bytes, &mut |parsed| found.push(parsed)));

@@ -1,15 +1,15 @@
-//! What surrounds a message: time, driver, device, function, level.
+//! Parts around a message: time, driver, device, function, level.
 
 use std::fmt;
 
 use crate::kernel_log::lines::Source;
 
-/// When a line was printed.
+/// Time of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Time {
     /// Microseconds since boot, or since midnight where only the time of day is known.
     pub micros: u64,
-    /// How exact that is, in microseconds.
+    /// Resolution, in microseconds.
     pub grain: u64,
 }
 
@@ -41,9 +41,9 @@ impl fmt::Display for Time {
 /// A line without its message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// When it was printed.
+    /// Time.
     pub time: Option<Time>,
-    /// Who printed it.
+    /// Driver that printed it.
     pub source: Source,
     /// The device: a platform name such as `17000000.gpu`, a PCI address, or a chip.
     pub device: Option<&'a str>,
@@ -61,7 +61,7 @@ pub struct Frame<'a> {
     pub message: &'a str,
 }
 
-/// Takes the frame off a line; `None` for lines of nobody we know.
+/// Takes the frame off a line; `None` for lines of other sources.
 #[must_use]
 pub fn unframe(line: &str) -> Option<Frame<'_>> {
     let (time, text) = timestamp(line);
@@ -140,7 +140,7 @@ fn dump(text: &str) -> Option<Frame<'_>> {
     is_chip.then(|| Frame { device: Some(chip), ..bare(Source::Dump, message.trim_start_matches(' ')) })
 }
 
-/// `ga10b: warp error {message}`: the software ga10b speaks of what its driver is about to report.
+/// `ga10b: warp error {message}`: the software ga10b's own report, before its driver's.
 fn software(text: &str) -> Option<Frame<'_>> {
     let message = text.strip_prefix(SOFTWARE).filter(|message| message.starts_with("warp error "))?;
     Some(Frame { device: Some("17000000.gpu"), ..bare(Source::Nvgpu, message) })
@@ -203,7 +203,7 @@ pub(super) fn words() -> impl Iterator<Item = &'static str> {
 /// Lines whose shape begins with the name of their driver.
 fn other(text: &str) -> Option<Frame<'_>> {
     let at = BEGINNINGS.iter().filter_map(|beginning| text.find(beginning)).min()?;
-    // Only what a log puts in front of a message may stand there: `host kernel: `.
+    // Only a log's own prefix may stand in front of a message: `host kernel: `.
     (at == 0 || text[..at].ends_with([' ', ':', ',', '"', '>', '|', ']', '\t']))
         .then(|| bare(Source::Other, &text[at..]))
 }

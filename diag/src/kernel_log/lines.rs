@@ -1,5 +1,4 @@
-//! The lines drivers print, by shape: what each is called here, what part it plays in a fault, and what it
-//! says.
+//! The lines drivers print, by shape: the name of each here, its role in a fault, and its meaning.
 //!
 //! Sources: nvgpu of L4T r36.4.3 (and the newer driver for the second form of the SM state), the open desktop
 //! driver, nouveau, and Linux's drivers of the SMMU and of Tegra's memory controller. Spelling and blanks are
@@ -10,16 +9,17 @@ use std::sync::OnceLock;
 use serde::Serialize;
 
 use crate::kernel_log::shape::{Reading, Shape};
+use crate::known_lines::pieces::squeezed;
 
-/// What part a line plays in the story of a fault.
+/// Role of a line in the story of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// It says what went wrong.
+    /// It reports the error.
     Cause,
     /// It adds to a cause.
     Detail,
-    /// The driver tells the owner of a channel.
+    /// The driver notifies the owner of a channel.
     Notice,
     /// The driver cleans up.
     Recovery,
@@ -33,7 +33,7 @@ pub enum Role {
     Harmless,
 }
 
-/// Where a line's frame says it comes from.
+/// Origin of a line, by its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
@@ -49,7 +49,7 @@ pub enum Source {
 
 macro_rules! lines {
     ($( $source:ident { $( $kind:ident, $role:ident, $meaning:literal: $($pattern:literal),+; )+ } )+) => {
-        /// Which line it is.
+        /// Kind of a line.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
         #[serde(rename_all = "snake_case")]
         pub enum Kind {
@@ -60,7 +60,7 @@ macro_rules! lines {
             /// All of them.
             pub const ALL: &[Self] = &[$( $( Self::$kind, )+ )+];
 
-            /// Where such lines come from.
+            /// Returns the origin of such lines.
             #[must_use]
             pub const fn source(self) -> Source {
                 match self { $( $( Self::$kind => Source::$source, )+ )+ }
@@ -72,7 +72,7 @@ macro_rules! lines {
                 match self { $( $( Self::$kind => Role::$role, )+ )+ }
             }
 
-            /// What it says, in plain words.
+            /// Returns the meaning, in plain words.
             #[must_use]
             pub const fn meaning(self) -> &'static str {
                 match self { $( $( Self::$kind => $meaning, )+ )+ }
@@ -140,7 +140,7 @@ lines! {
         IllegalNotify, Cause, "an illegal notify request": "illegal notify pending";
         IllegalClass, Cause, "a class that this GPU does not have": "invalid class {class:x}, offset {offset:x}";
         ClassError, Cause, "a method with a value that its class does not take":
-            "class error {class:x}, offset {offset:x},sub channel {subchannel:x} mme generated {mme:d}, mme pc {mme_pc:r}data high {data_high:d} priv status {privileged:d} unhandled intr {code:x} for channel {channel:d}";
+            "class error {class:x}, offset {offset:x},sub channel {subchannel:x} mme generated {mme:d}, mme pc {mme_pc:x}data high {data_high:d} priv status {privileged:d} unhandled intr {code:x} for channel {channel:d}";
         TrappedData, Detail, "the value of the refused method":
             "trapped data low {data_low:x}", "trapped data high {data_high:x}";
         FirmwareMethod, Cause, "a method asked the context firmware for something it does not allow":
@@ -356,6 +356,7 @@ fn shapes() -> &'static [(Kind, Vec<Shape>)] {
 /// Reads a message by the shapes of its source: the first whole match, else the cut one that says most.
 #[must_use]
 pub fn read(source: Source, message: &str) -> Option<(Kind, Reading)> {
+    let message = &*squeezed(message);
     let mut best: Option<(Kind, Reading)> = None;
     for (kind, shapes) in shapes().iter().filter(|(kind, _)| kind.source() == source) {
         for reading in shapes.iter().filter_map(|shape| shape.read(message)) {

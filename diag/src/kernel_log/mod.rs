@@ -12,10 +12,10 @@ use serde::Serialize;
 
 pub use frame::{Frame, Time, unframe};
 pub use lines::{Kind, Role, Source, read};
-pub use shape::{Fields, Form, Reading, Shape, Token, Value};
+pub use shape::{Fields, Reading, Shape, Value};
 
-/// Bytes of a line that are looked at. A message of the kernel has 1024 at most; collectors of logs store it
-/// in a record with labels.
+/// Bytes of a line that are read. A message of the kernel has 1024 at most; collectors of logs store it in a
+/// record with labels.
 pub const MAX_LINE: usize = 16 << 10;
 
 /// A line that was understood.
@@ -23,12 +23,12 @@ pub const MAX_LINE: usize = 16 << 10;
 pub struct Entry {
     /// Number of the line, from 1.
     pub line: u64,
-    /// When it was printed, in µs, as exactly as the log tells.
+    /// Time, in µs, as exact as the log has it.
     #[serde(skip)]
     pub time: Option<Time>,
-    /// Which line it is.
+    /// Kind of the line.
     pub kind: Kind,
-    /// The device it speaks of.
+    /// The device it names.
     pub device: Option<String>,
     /// Number of the error (Xid lines).
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -39,7 +39,7 @@ pub struct Entry {
     /// Its name (Xid lines).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comm: Option<String>,
-    /// What it says.
+    /// Values in the message.
     pub fields: Fields,
     /// Fields lost because the line is cut short.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -48,12 +48,12 @@ pub struct Entry {
     pub text: String,
 }
 
-/// What the reader makes of a line.
+/// Result of reading a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parsed {
     /// An entry.
     Entry(Entry),
-    /// A line of a GPU driver, or one that speaks of a GPU's error, whose shape is not known.
+    /// A line of a GPU driver, or one about a GPU's error, whose shape is not known.
     Unknown(Unread),
 }
 
@@ -62,17 +62,17 @@ pub enum Parsed {
 pub struct Unread {
     /// Number of the line, from 1.
     pub line: u64,
-    /// When it was printed.
+    /// Time.
     pub time: Option<Time>,
-    /// Where it comes from; [`Source::Other`] without the frame of a GPU driver.
+    /// Origin; [`Source::Other`] without the frame of a GPU driver.
     pub source: Source,
-    /// Whether it says that something failed: by its level, or for lines without one by its words.
+    /// Whether it reports a failure: by its level, or for lines without one by its words.
     pub is_error: bool,
     /// The whole line.
     pub text: String,
 }
 
-/// Reads a line; `None` for lines of nobody we know.
+/// Reads a line; `None` for lines of other sources.
 #[must_use]
 pub fn parse(number: u64, line: &str) -> Option<Parsed> {
     let frame = unframe(line);
@@ -94,7 +94,7 @@ pub fn parse(number: u64, line: &str) -> Option<Parsed> {
     }))
 }
 
-/// A line without a shape; `None` if it has no frame of a GPU driver and does not speak of a GPU either.
+/// A line without a shape; `None` if it has no frame of a GPU driver and is not about a GPU either.
 fn unread(number: u64, line: &str, frame: Option<&Frame<'_>>) -> Option<Unread> {
     let (source, is_error) = match frame {
         Some(frame) if frame.source != Source::Other => {
@@ -124,7 +124,7 @@ impl Reader {
         Self::default()
     }
 
-    /// Takes the next bytes, and hands out what the lines they end say.
+    /// Takes the next bytes, and passes on the entries of the lines they end.
     pub fn feed(&mut self, bytes: &[u8], out: &mut dyn FnMut(Parsed)) {
         let mut rest = bytes;
         loop {
@@ -172,7 +172,7 @@ impl Reader {
         self.unpack(out, |unpacker, out| unpacker.take(number, &line, out));
     }
 
-    /// Reads the lines that come out of what surrounds them.
+    /// Reads the lines out of their wrappings.
     fn unpack(
         &mut self,
         out: &mut dyn FnMut(Parsed),

@@ -1,29 +1,14 @@
 //! Message shapes: a printf-like pattern that reads a line back into named fields, complete or cut short.
 //!
-//! A pattern is literal text with fields in braces, `{name:form}`. A run of blanks in the pattern stands for any run of
-//! blanks in the line, since tools that copy logs squeeze them.
+//! A pattern is literal text with fields in braces, `{name:form}`. The forms are `d` decimal, maybe negative; `x`
+//! hexadecimal behind `0x`; `h` hexadecimal without a prefix; `n` either of `d` and `x`, as releases of the driver
+//! differ; `t` text, up to what follows it in the pattern.
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use crate::hex::Hex;
-
-/// How a field is printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// `{:d}`: decimal, maybe negative.
-    Decimal,
-    /// `{:x}`: hexadecimal behind `0x`.
-    Hex,
-    /// `{:r}`: hexadecimal behind `0x`, eight digits; what follows may begin with a digit.
-    Register,
-    /// `{:h}`: hexadecimal without a prefix.
-    BareHex,
-    /// `{:n}`: decimal, or hexadecimal behind `0x`, as releases of the driver differ.
-    Number,
-    /// `{:t}`: text, up to what follows it in the pattern.
-    Text,
-}
+use crate::known_lines::pieces::{self, Kind, Piece, Span, squeezed};
 
 /// A field's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +19,21 @@ pub enum Value {
     Hex(u64),
     /// Text.
     Text(String),
+}
+
+impl Value {
+    /// The value that a driver printed as `text`. `None` for a number out of range.
+    fn read(kind: Kind, text: &str) -> Option<Self> {
+        let hex = text.strip_prefix("0x");
+        Some(match kind {
+            Kind::Text | Kind::Character | Kind::Symbol => Self::Text(text.to_owned()),
+            Kind::Decimal => Self::Decimal(text.parse().ok()?),
+            Kind::Number if hex.is_none() => Self::Decimal(text.parse().ok()?),
+            Kind::Hex | Kind::Pointer | Kind::Prefixed | Kind::Number => {
+                Self::Hex(u64::from_str_radix(hex.unwrap_or(text), 16).ok()?)
+            }
+        })
+    }
 }
 
 /// The fields of one line, in the order of its pattern.
@@ -91,7 +91,7 @@ impl Fields {
         self.0.iter().map(|(name, value)| (*name, value))
     }
 
-    /// How many there are.
+    /// Returns their number.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
@@ -124,23 +124,26 @@ impl Serialize for Fields {
     }
 }
 
-/// A piece of a pattern.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Token {
-    /// Text that stands there as it is.
-    Literal(&'static str),
-    /// A field.
-    Field(&'static str, Form),
+/// A field of a pattern.
+#[derive(Clone, Copy, Debug)]
+struct Field {
+    name: &'static str,
+    kind: Kind,
+    /// The literal that follows it, without the blanks around it.
+    after: &'static str,
 }
 
 /// A pattern, taken apart.
-#[derive(Clone, Debug)]
-pub struct Shape(Vec<Token>);
+#[derive(Clone, Debug, Default)]
+pub struct Shape {
+    pieces: Vec<Piece>,
+    fields: Vec<Field>,
+}
 
 /// A line read by a shape.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// What was read.
+    /// Values that were read.
     pub fields: Fields,
     /// Fields that the line was cut before, or in.
     pub missing: Vec<&'static str>,
@@ -152,239 +155,102 @@ impl Shape {
     /// Takes a pattern apart. A brace that is not closed, or a form that does not exist, is literal text.
     #[must_use]
     pub fn new(pattern: &'static str) -> Self {
-        let mut tokens = Vec::new();
+        let mut shape = Self::default();
         let mut rest = pattern;
-        while let Some((literal, (name, form), after)) = next_field(rest) {
-            if !literal.is_empty() {
-                tokens.push(Token::Literal(literal));
-            }
-            tokens.push(Token::Field(name, form));
+        while let Some((literal, (name, kind), after)) = next_field(rest) {
+            shape.literal(literal);
+            shape.pieces.push(Piece::Value(kind, name.to_owned()));
+            shape.fields.push(Field { name, kind, after: "" });
             rest = after;
         }
-        if !rest.is_empty() {
-            tokens.push(Token::Literal(rest));
+        // Blanks at the end of a line are often lost.
+        shape.literal(rest.trim_end());
+        shape
+    }
+
+    fn literal(&mut self, text: &'static str) {
+        if let Some(field) = self.fields.last_mut() {
+            field.after = text.trim();
         }
-        Self(tokens)
+        if !text.is_empty() {
+            self.pieces.push(Piece::Literal(squeezed(text).into_owned()));
+        }
     }
 
     /// Its pieces.
     #[must_use]
-    pub fn tokens(&self) -> &[Token] {
-        &self.0
+    pub fn pieces(&self) -> &[Piece] {
+        &self.pieces
     }
 
-    /// Reads `line`. `None` if it is not of this shape; a line that ends early is, once its first literal is whole.
+    /// Reads `line`, whose runs of blanks are one blank each. `None` if it is not of this shape; a line that ends
+    /// early is, once its first literal is whole.
     #[must_use]
     pub fn read(&self, line: &str) -> Option<Reading> {
-        let (reading, rest) = self.walk(line)?;
-        // Text behind the last literal is not part of the shape.
-        rest.trim().is_empty().then_some(reading)
+        let reading = self.reading(line)?;
+        line[reading.covered..].trim().is_empty().then_some(reading)
     }
 
     /// Reads a line that is whole and has something behind it that a tool or a person put there.
     #[must_use]
     pub fn read_start(&self, line: &str) -> Option<Reading> {
-        /// What is put behind a message begins with one of these.
+        /// Text behind a message begins with one of these.
         const MARKS: [char; 10] = ['"', '\'', '<', ',', ';', '|', '\\', '}', '(', '#'];
-        let (reading, rest) = self.walk(line)?;
+        let reading = self.reading(line)?;
         let is_known = reading.missing.is_empty() && reading.covered >= 12;
-        (is_known && rest.trim_start().starts_with(MARKS)).then_some(reading)
+        (is_known && line[reading.covered..].trim_start().starts_with(MARKS)).then_some(reading)
     }
 
-    /// The reading, and what is left of a line that is whole.
-    fn walk<'a>(&self, line: &'a str) -> Option<(Reading, &'a str)> {
-        let mut reading = Reading::default();
-        let mut rest = line;
-        for (index, token) in self.0.iter().enumerate() {
-            match *token {
-                Token::Literal(literal) => match literal_at(rest, literal) {
-                    Prefix::Whole(len) => rest = &rest[len..],
-                    Prefix::Ends if index > 0 => return Some((self.cut(reading, index, line), "")),
-                    Prefix::Ends | Prefix::Differs => return None,
-                },
-                Token::Field(name, form) => {
-                    let next = match self.0.get(index + 1) {
-                        Some(Token::Literal(literal)) => Some(*literal),
-                        _ => None,
-                    };
-                    if rest.trim_start().is_empty() && form != Form::Text {
-                        return (index > 0).then(|| (self.cut(reading, index, line), ""));
-                    }
-                    if form == Form::Text {
-                        match next.map(|next| find(rest, next)) {
-                            None => {
-                                reading.fields.0.push((name, Value::Text(rest.trim_end().to_owned())));
-                                rest = "";
-                            }
-                            Some(Found::At(at)) => {
-                                reading.fields.0.push((name, Value::Text(rest[..at].to_owned())));
-                                rest = &rest[at..];
-                            }
-                            // The text goes on to the end of the line, which may hold the start of what follows it.
-                            Some(Found::EndsAt(_)) if index == 0 => return None,
-                            Some(Found::EndsAt(at)) => {
-                                let text = rest[..at].trim_end();
-                                if !text.is_empty() {
-                                    reading.fields.0.push((name, Value::Text(text.to_owned())));
-                                }
-                                let closing = next.is_some_and(|n| n.trim_matches([',', ' ']).is_empty());
-                                let last = index + 2 == self.0.len();
-                                let after =
-                                    if closing && last && at < rest.len() { self.0.len() } else { index + 1 };
-                                let mut cut = self.cut(reading, after, line);
-                                if after == index + 1 {
-                                    cut.missing.insert(0, name);
-                                }
-                                return Some((cut, ""));
-                            }
-                        }
-                    } else {
-                        let Some((value, len)) = number(rest, form) else {
-                            let begun = form == Form::Register && rest.trim_start().len() < 10 && index > 0;
-                            return begun.then(|| (self.cut(reading, index, line), ""));
-                        };
-                        // A number at the very end of a line that should go on may have lost digits.
-                        let last = index + 2 >= self.0.len();
-                        let closing = next.is_none_or(|n| n.trim_matches([',', ' ']).is_empty());
-                        let whole = len < rest.len() || last && closing;
-                        if !whole {
-                            return Some((self.cut(reading, index, line), ""));
-                        }
-                        reading.fields.0.push((name, value));
-                        rest = &rest[len..];
-                    }
-                }
+    fn reading(&self, line: &str) -> Option<Reading> {
+        let Span { end, complete, values, .. } = pieces::at_start(&self.pieces, line)?;
+        let doubtful = if complete { None } else { self.doubtful(&values, line) };
+        let is_begun = match self.pieces.first()? {
+            Piece::Literal(text) => !values.is_empty() || line.starts_with(text.trim_end()),
+            Piece::Value(..) => !values.is_empty() && doubtful != Some(0),
+        };
+        if !is_begun {
+            return None;
+        }
+        let mut fields = Vec::with_capacity(values.len());
+        for (at, (field, (from, to))) in self.fields.iter().zip(&values).enumerate() {
+            let text = &line[*from..*to];
+            // A number may have lost digits; of a text, what is there is kept.
+            if doubtful != Some(at) || field.kind == Kind::Text && !text.is_empty() {
+                fields.push((field.name, Value::read(field.kind, text)?));
             }
         }
-        reading.covered = line.len() - rest.len();
-        Some((reading, rest))
+        let missing = self.fields[doubtful.unwrap_or(values.len())..].iter().map(|field| field.name);
+        Some(Reading { fields: Fields(fields), missing: missing.collect(), covered: end })
     }
 
-    /// A reading that ended before token `from`.
-    fn cut(&self, mut reading: Reading, from: usize, line: &str) -> Reading {
-        let missing = self.0.iter().skip(from).filter_map(|token| match token {
-            Token::Field(name, _) => Some(*name),
-            Token::Literal(_) => None,
-        });
-        reading.missing.extend(missing);
-        reading.covered = line.len();
-        reading
+    /// Which of the values of a line that ends early may have lost its end: the last, if the line does not tell.
+    fn doubtful(&self, values: &[(usize, usize)], line: &str) -> Option<usize> {
+        let last = values.len().checked_sub(1)?;
+        let (field, rest) = (&self.fields[last], line[values[last].1..].trim());
+        let is_whole = match field.kind {
+            Kind::Text => !rest.is_empty() && rest == field.after,
+            _ => {
+                !rest.is_empty() || last + 1 == self.fields.len() && field.after.trim_matches(',').is_empty()
+            }
+        };
+        (!is_whole).then_some(last)
     }
 }
 
 /// The literal before the first field, the field, and what follows it.
-fn next_field(pattern: &'static str) -> Option<(&'static str, (&'static str, Form), &'static str)> {
+fn next_field(pattern: &'static str) -> Option<(&'static str, (&'static str, Kind), &'static str)> {
     let (literal, rest) = pattern.split_once('{')?;
     let (field, after) = rest.split_once('}')?;
     let (name, form) = field.split_once(':')?;
-    let form = match form {
-        "d" => Form::Decimal,
-        "x" => Form::Hex,
-        "r" => Form::Register,
-        "h" => Form::BareHex,
-        "n" => Form::Number,
-        "t" => Form::Text,
+    let kind = match form {
+        "d" => Kind::Decimal,
+        "x" => Kind::Prefixed,
+        "h" => Kind::Hex,
+        "n" => Kind::Number,
+        "t" => Kind::Text,
         _ => return None,
     };
-    Some((literal, (name, form), after))
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Prefix {
-    /// The literal is there and takes that many bytes.
-    Whole(usize),
-    /// The text ends inside the literal.
-    Ends,
-    /// Something else is there.
-    Differs,
-}
-
-/// Whether `text` begins with `literal`; runs of blanks count as one.
-fn literal_at(text: &str, literal: &str) -> Prefix {
-    let (t, l) = (text.as_bytes(), literal.as_bytes());
-    let (mut i, mut j) = (0, 0);
-    while j < l.len() {
-        if l[j] == b' ' {
-            while l.get(j) == Some(&b' ') {
-                j += 1;
-            }
-            let blanks = i;
-            while t.get(i) == Some(&b' ') {
-                i += 1;
-            }
-            if i == blanks {
-                // Blanks at the end of a line are often lost.
-                return if i < t.len() {
-                    Prefix::Differs
-                } else if j == l.len() {
-                    Prefix::Whole(i)
-                } else {
-                    Prefix::Ends
-                };
-            }
-        } else {
-            match t.get(i) {
-                None => return Prefix::Ends,
-                Some(b) if *b == l[j] => (i, j) = (i + 1, j + 1),
-                Some(_) => return Prefix::Differs,
-            }
-        }
-    }
-    Prefix::Whole(i)
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Found {
-    /// The literal begins there.
-    At(usize),
-    /// The text ends; the start of the literal, if any, begins there.
-    EndsAt(usize),
-}
-
-/// Where `literal` begins in `text`.
-fn find(text: &str, literal: &str) -> Found {
-    let bytes = text.as_bytes();
-    for (at, c) in text.char_indices() {
-        // Inside a run of blanks the answer is that of its start: no run is walked twice.
-        if c == ' ' && at > 0 && bytes[at - 1] == b' ' {
-            continue;
-        }
-        match literal_at(&text[at..], literal) {
-            Prefix::Whole(_) => return Found::At(at),
-            Prefix::Ends => return Found::EndsAt(at),
-            Prefix::Differs => {}
-        }
-    }
-    Found::EndsAt(text.len())
-}
-
-/// The number at the start of `text`, behind blanks, and how many bytes both take.
-fn number(text: &str, form: Form) -> Option<(Value, usize)> {
-    let trimmed = text.trim_start_matches(' ');
-    let blanks = text.len() - trimmed.len();
-    let hex = |digits: &str| {
-        let len = digits.bytes().take_while(u8::is_ascii_hexdigit).count();
-        let value = u64::from_str_radix(digits.get(..len)?, 16).ok()?;
-        Some((Value::Hex(value), len))
-    };
-    let decimal = || {
-        let sign = usize::from(trimmed.starts_with('-'));
-        let len = sign + trimmed.bytes().skip(sign).take_while(u8::is_ascii_digit).count();
-        let value: i64 = trimmed.get(..len)?.parse().ok()?;
-        Some((Value::Decimal(value), len))
-    };
-    let (value, len) = match (form, trimmed.strip_prefix("0x")) {
-        (Form::Register, Some(digits)) => {
-            hex(digits.get(..8)?).filter(|(_, len)| *len == 8).map(|(value, len)| (value, len + 2))?
-        }
-        (Form::Hex | Form::Number, Some(digits)) => hex(digits).map(|(value, len)| (value, len + 2))?,
-        // The kernel prints a zero pointer or a zero of %#x without its prefix.
-        (Form::Hex, None) if trimmed.starts_with('0') => hex(trimmed)?,
-        (Form::Decimal | Form::Number, _) => decimal()?,
-        (Form::BareHex, _) => hex(trimmed)?,
-        (Form::Hex | Form::Register | Form::Text, _) => return None,
-    };
-    Some((value, blanks + len))
+    Some((literal, (name, kind), after))
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! Lines without the frame of a GPU driver that speak of a GPU: copied by hand, cut at their head, or of a
+//! Lines without the frame of a GPU driver that are about a GPU: copied by hand, cut at their head, or of a
 //! release that prints another frame.
 
 use std::sync::LazyLock;
 
 use aho_corasick::AhoCorasick;
 
-/// What such a line says.
+/// Evidence of an error in such a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Says {
     /// Words that only an error has.
@@ -30,12 +30,12 @@ const NAMES: [&str; 8] = ["nvgpu", "gk20a", "NVRM", "nvmap", "NvMap", "host1x", 
 /// Beside a driver's name these make an error.
 const FAILED: [&str; 4] = ["fail", "Fail", "error", "ERROR"];
 
-/// A line without one of these says nothing.
+/// A line without one of these is not about a GPU.
 pub(super) fn words() -> impl Iterator<Item = &'static str> {
     ERRORS.into_iter().chain(NAMES)
 }
 
-/// What a line says of a GPU, `None` if nothing.
+/// Returns a line's evidence of a GPU error, `None` if it has none.
 pub(super) fn of_gpu(line: &str) -> Option<Says> {
     static WORDS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| AhoCorasick::new(words()).ok());
     let mut found = None;

@@ -1,12 +1,12 @@
-//! A line of the table: its format, who prints it, and what it means.
+//! A line of the table: its format, its driver, and its meaning.
 
 use serde::{Deserialize, Serialize};
 
 use crate::known_lines::pieces::Piece;
 
-/// Letters and digits from which on a format is told by its text alone.
+/// Letters and digits from which on a format is identified by its text alone.
 const TELLING: usize = 16;
-/// What a line says of the GPU.
+/// Severity of a line for the GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -69,27 +69,27 @@ pub struct Site {
 pub struct Line {
     /// The printf format.
     pub text: String,
-    /// Who prints it: `nvgpu`, `nvrm`, `arm-smmu`, ...
+    /// Driver that prints it: `nvgpu`, `nvrm`, `arm-smmu`, `nvgpu`, `nvrm`, `arm-smmu`, ...
     pub driver: String,
     /// At which level.
     pub level: Level,
     /// Releases that print it; `desktop` for drivers that are not of a Jetson.
     pub releases: Vec<String>,
-    /// The part of the driver, in words.
+    /// The part of the driver, by name.
     pub unit: String,
     /// The hardware meant: `gr`, `host`, `pbdma`, `ce`, `mmu`, `l2`, `fb`, `bus`, `mc`, `pmu`, `fecs`, `acr`,
     /// `gsp`, `sec2`,
     /// `clk`, `nvlink` or `none`.
     pub engine: String,
-    /// What it says of the GPU.
+    /// Severity for the GPU.
     pub severity: Severity,
-    /// What it means.
+    /// Meaning.
     pub meaning: String,
     /// Name of the advice in `Table::advice`.
     pub advice: String,
     /// Whether a person wrote the meaning; otherwise it is drawn from the wording and the part of the driver.
     pub by_hand: bool,
-    /// Where it is printed.
+    /// Places of the source that print it.
     pub sites: Vec<Site>,
     /// The format as pieces.
     #[serde(rename = "match")]
@@ -112,7 +112,7 @@ impl Line {
         self.pieces.iter().map(count).sum()
     }
 
-    /// Whether the format says so much that a line without the driver's name is told by it.
+    /// Whether the format is so specific that it identifies a line without the driver's name.
     #[must_use]
     pub fn is_telling(&self) -> bool {
         self.telling() >= TELLING

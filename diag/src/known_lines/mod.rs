@@ -1,4 +1,4 @@
-//! Lines that GPU drivers print, and what they mean: every format of nvgpu from r27 to r36, and those of its
+//! Lines that GPU drivers print, and their meaning: every format of nvgpu from r27 to r36, and those of its
 //! neighbours.
 //!
 //! The table is generated from the drivers' sources and from hand-written notes (`tools/nvgpu-formats`). A line
@@ -15,7 +15,7 @@
 //! ```
 
 pub(crate) mod line;
-mod pieces;
+pub(crate) mod pieces;
 pub(crate) mod table;
 
 pub use line::{Level, Line, Severity, Site};

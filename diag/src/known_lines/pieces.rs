@@ -2,9 +2,11 @@
 //!
 //! Texts come with runs of blanks squeezed to one, as logs are copied and as the table keeps its formats.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
-/// How a value is printed.
+/// Printed form of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize)]
 pub enum Kind {
     /// Decimal, maybe negative.
@@ -13,7 +15,7 @@ pub enum Kind {
     /// Hexadecimal digits.
     #[serde(rename = "x")]
     Hex,
-    /// Hexadecimal behind `0x`, a bare 0, or what the kernel prints for hidden and absent pointers.
+    /// Hexadecimal behind `0x`, a bare 0, or the kernel's text for hidden and absent pointers.
     #[serde(rename = "p")]
     Pointer,
     /// Text.
@@ -25,6 +27,12 @@ pub enum Kind {
     /// A symbol, `name+0x10/0x40` with or without `[module]`.
     #[serde(rename = "f")]
     Symbol,
+    /// Hexadecimal behind `0x`, or what the kernel prints for a zero, which has no prefix.
+    #[serde(rename = "#x")]
+    Prefixed,
+    /// Decimal, or hexadecimal behind `0x`.
+    #[serde(rename = "n")]
+    Number,
 }
 
 /// A part of a format.
@@ -40,9 +48,9 @@ pub enum Piece {
 /// Attempts after which a text counts as not matching; formats have up to 13 values.
 const PATIENCE: u32 = 4096;
 
-/// Where a text matched, in bytes of it.
+/// Range of a match in a text, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Span {
+pub(crate) struct Span {
     /// Begin of the match.
     pub start: usize,
     /// Its end.
@@ -75,7 +83,7 @@ pub(super) fn around(
         span.literal += before.literal;
         span.values.splice(0..0, before.values);
     }
-    // What stands in the frame is no part of a message.
+    // The frame is no part of a message.
     if message.is_some_and(|message| span.start < message) {
         return None;
     }
@@ -87,6 +95,12 @@ pub(super) fn around(
         && inside(text[..span.start].chars().next_back());
     let ends = span.complete && inside(last) && inside(text[span.end..].chars().next());
     (!begins && !ends).then_some(span)
+}
+
+/// Matches `pieces` from the begin of `text` on, up to where the text ends or they do.
+pub(crate) fn at_start(pieces: &[Piece], text: &str) -> Option<Span> {
+    let mut walk = Walk::new(text);
+    walk.forward(pieces, 0, None).then(|| walk.span(0))
 }
 
 /// Matches all of `pieces` with the whole text from byte `start` on.
@@ -118,7 +132,9 @@ fn before(pieces: &[Piece], text: &str, end: usize, message: Option<usize>) -> O
             let belongs = |c: char| match kind {
                 Kind::Decimal => c.is_ascii_digit() || c == '-',
                 Kind::Hex => c.is_ascii_hexdigit(),
-                Kind::Pointer | Kind::Text | Kind::Symbol => !c.is_whitespace(),
+                Kind::Pointer | Kind::Prefixed | Kind::Number | Kind::Text | Kind::Symbol => {
+                    !c.is_whitespace()
+                }
                 Kind::Character => false,
             };
             let start = match kind {
@@ -214,7 +230,7 @@ impl<'a> Walk<'a> {
                 let length = text[at..].chars().next().map_or(0, char::len_utf8);
                 length > 0 && self.ends_at(rest, at, at + length, must_end)
             }
-            Kind::Decimal | Kind::Hex | Kind::Pointer => {
+            Kind::Decimal | Kind::Hex | Kind::Pointer | Kind::Prefixed | Kind::Number => {
                 let (least, most) = digits(kind, &text[at..]);
                 // The longest first; the word after a number may begin with one of its digits.
                 (least..=most).rev().any(|length| length > 0 && self.ends_at(rest, at, at + length, must_end))
@@ -239,7 +255,7 @@ impl<'a> Walk<'a> {
         }
         let literal = match rest.first() {
             Some(Piece::Literal(literal)) => literal.as_str(),
-            // Two values side by side are told apart by the blank that a width leaves.
+            // Two values side by side are separated by the blank that a width leaves.
             Some(Piece::Value(..)) => " ",
             None => "",
         };
@@ -277,21 +293,37 @@ fn symbol(text: &str) -> usize {
 /// The least and the greatest length of a number at the head of `text`.
 fn digits(kind: Kind, text: &str) -> (usize, usize) {
     let length = |text: &str, is: fn(&u8) -> bool| text.bytes().take_while(is).count();
+    let hex = |prefix: usize| (prefix + 1, prefix + length(&text[prefix..], u8::is_ascii_hexdigit));
+    let sign = usize::from(text.starts_with('-'));
+    let decimal = (sign + 1, sign + length(&text[sign..], u8::is_ascii_digit));
     match kind {
-        Kind::Decimal => {
-            let sign = usize::from(text.starts_with('-'));
-            (sign + 1, sign + length(&text[sign..], u8::is_ascii_digit))
+        Kind::Decimal => decimal,
+        Kind::Hex => hex(0),
+        Kind::Pointer if text.starts_with('(') => {
+            let end = text.find(')').map_or(0, |end| end + 1);
+            (end, end)
         }
-        Kind::Hex => (1, length(text, u8::is_ascii_hexdigit)),
-        _ => {
-            if text.starts_with('(') {
-                let end = text.find(')').map_or(0, |end| end + 1);
-                return (end, end);
-            }
-            let prefix = if text.starts_with("0x") { 2 } else { 0 };
-            (prefix + 1, prefix + length(&text[prefix..], u8::is_ascii_hexdigit))
+        _ if text.starts_with("0x") => hex(2),
+        Kind::Number => decimal,
+        Kind::Prefixed if !text.starts_with('0') => (1, 0),
+        _ => hex(0),
+    }
+}
+
+/// A line with each run of blanks as one blank.
+pub(crate) fn squeezed(text: &str) -> Cow<'_, str> {
+    let text = text.trim_end();
+    if !text.contains("  ") && !text.contains(['\t', '\r', '\n']) {
+        return Cow::Borrowed(text);
+    }
+    let mut squeezed = String::with_capacity(text.len());
+    for c in text.chars() {
+        let blank = c.is_ascii_whitespace();
+        if !blank || !squeezed.ends_with(' ') {
+            squeezed.push(if blank { ' ' } else { c });
         }
     }
+    Cow::Owned(squeezed)
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! The table, with an index by the texts of its formats.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::Read;
 use std::sync::LazyLock;
@@ -10,7 +9,7 @@ use flate2::read::GzDecoder;
 use serde::Deserialize;
 
 use crate::known_lines::line::Line;
-use crate::known_lines::pieces::{self, Piece, Span};
+use crate::known_lines::pieces::{self, Piece, Span, squeezed};
 
 /// Bytes of a literal that are looked for.
 const ANCHOR: usize = 32;
@@ -20,7 +19,7 @@ const ANCHOR: usize = 32;
 pub struct Known<'t> {
     /// The format and its meaning.
     pub line: &'t Line,
-    /// What to do.
+    /// Advice.
     pub advice: &'t str,
     /// Names and texts of the values, in the order of the format; fewer where the line is cut off.
     pub values: Vec<(&'t str, String)>,
@@ -42,7 +41,7 @@ pub struct Table {
     functions: HashMap<String, Vec<u32>>,
 }
 
-/// What keeps a file from being a table.
+/// Defect of a file that is not a table.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
     /// It is no gzip stream.
@@ -167,7 +166,7 @@ impl Table {
         best.map(|(rank, index, span)| self.known(text, rank, index, &span))
     }
 
-    /// A line without a text to look for, such as `%s`, told by the function in front of it.
+    /// A line without a text to search for, such as `%s`, identified by the function in front of it.
     fn by_function(&self, text: &str) -> Option<(Rank, u32, Span)> {
         let (start, function) = frame_function(text)?;
         let bare = self.functions.get(function)?.iter().filter(|index| {
@@ -193,7 +192,8 @@ impl Table {
     }
 }
 
-/// How well a format explains a line: by the function that its frame names, then by the text that is explained.
+/// Quality of a match: by the function that the line's frame names, then by the length of text that the
+/// format explains.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     whole_and_named: bool,
@@ -243,7 +243,7 @@ fn frame_function(text: &str) -> Option<(usize, &str)> {
     Some((start + usize::from(text[start..].starts_with(' ')), function))
 }
 
-/// Where the message starts after nvgpu's frame, or after that of its dumps, `__{chip}__ `.
+/// Returns the start of the message after nvgpu's frame, or after that of its dumps, `__{chip}__ `.
 fn message_start(text: &str) -> Option<usize> {
     frame_function(text).map(|(start, _)| start).or_else(|| {
         let chip = text.find("__g")? + 2;
@@ -255,20 +255,4 @@ fn message_start(text: &str) -> Option<usize> {
 /// The words of C in a text.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| !word.is_empty())
-}
-
-/// A line with each run of blanks as one blank.
-fn squeezed(text: &str) -> Cow<'_, str> {
-    let text = text.trim_end();
-    if !text.contains("  ") && !text.contains(['\t', '\r', '\n']) {
-        return Cow::Borrowed(text);
-    }
-    let mut squeezed = String::with_capacity(text.len());
-    for c in text.chars() {
-        let blank = c.is_ascii_whitespace();
-        if !blank || !squeezed.ends_with(' ') {
-            squeezed.push(if blank { ' ' } else { c });
-        }
-    }
-    Cow::Owned(squeezed)
 }

@@ -77,7 +77,7 @@ impl Level {
     }
 }
 
-/// Where an entry points.
+/// Memory that an entry points to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Aperture {
@@ -113,7 +113,7 @@ pub enum Entry {
     Sparse,
     /// The next table.
     Table {
-        /// Where it is.
+        /// Memory of the table.
         aperture: Aperture,
         /// Its physical address.
         address: u64,
@@ -127,7 +127,7 @@ pub enum Entry {
 /// A page's attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leaf {
-    /// Where it is.
+    /// Memory that it lies in.
     pub aperture: Aperture,
     /// Its physical address.
     pub address: u64,

@@ -17,7 +17,7 @@ const MAX_RUNS: usize = 1 << 20;
 /// Most anomalies that are kept.
 const MAX_ANOMALIES: usize = 1000;
 
-/// What the tables under one root say.
+/// Contents of the tables under one root.
 #[derive(Clone, Debug, Serialize)]
 pub struct Walk {
     /// Physical address of the root.
@@ -30,9 +30,9 @@ pub struct Walk {
     pub tables: usize,
     /// Memory they take.
     pub table_bytes: u64,
-    /// What makes no sense.
+    /// Entries that make no sense.
     pub anomalies: Vec<Anomaly>,
-    /// How many more anomalies there were than are kept.
+    /// Number of anomalies beyond those that are kept.
     pub more_anomalies: usize,
 }
 
@@ -62,7 +62,7 @@ pub struct Run {
     pub page_bytes: u64,
     /// First physical address; absent for sparse pages.
     pub physical: Option<Hex>,
-    /// Where the memory is; absent for sparse pages.
+    /// Kind of the memory; absent for sparse pages.
     pub aperture: Option<Aperture>,
     /// Memory kind.
     pub kind: u8,
@@ -81,7 +81,7 @@ pub struct Anomaly {
     pub level: Level,
     /// The entry.
     pub entry: Hex,
-    /// What is wrong.
+    /// The problem.
     pub text: String,
 }
 
@@ -263,7 +263,7 @@ impl Walker<'_> {
         directory.tables.extend(table);
     }
 
-    /// What is wrong with a page.
+    /// Reports the problems of a page.
     fn judge(&mut self, level: Level, at: u64, word: u64, leaf: &Leaf) {
         if matches!(leaf.aperture, Aperture::Video | Aperture::Peer) {
             let text = format!("a page in {} memory, which a Tegra does not have", leaf.aperture.name());

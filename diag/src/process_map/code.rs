@@ -25,7 +25,7 @@ pub struct Function {
 /// A loaded program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Module {
-    /// What it is called.
+    /// Its name.
     #[serde(default)]
     pub name: String,
     /// Compute capability of its code, 87 for 8.7.
@@ -36,7 +36,7 @@ pub struct Module {
     #[serde(default)]
     pub functions: Vec<Function>,
     /// Its bytes from `va` on, in hexadecimal.
-    #[serde(default, with = "hex_bytes", skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, with = "crate::hex::bytes", skip_serializing_if = "Vec::is_empty")]
     pub code: Vec<u8>,
     /// Source lines, by offset from `va`, where a cubin has them.
     #[serde(skip)]
@@ -44,32 +44,6 @@ pub struct Module {
     /// Whether a user gave its address, rather than the process.
     #[serde(skip)]
     pub by_hand: bool,
-}
-
-/// Bytes as a string of hexadecimal digits.
-mod hex_bytes {
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
-        use std::fmt::Write;
-        let mut text = String::with_capacity(bytes.len() * 2);
-        for byte in bytes {
-            let _ = write!(text, "{byte:02x}");
-        }
-        serializer.serialize_str(&text)
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let digit = |b: u8| char::from(b).to_digit(16);
-        let pairs = text.as_bytes().chunks(2).map(|pair| match pair {
-            [high, low] => Some((digit(*high)? << 4 | digit(*low)?) as u8),
-            _ => None,
-        });
-        pairs
-            .collect::<Option<_>>()
-            .ok_or_else(|| serde::de::Error::custom("code is not a string of hexadecimal bytes"))
-    }
 }
 
 /// An instruction of a listing.

@@ -1,4 +1,4 @@
-//! What a process has mapped for its CPU: addresses there mean nothing to the GPU.
+//! CPU mappings of a process: addresses there mean nothing to the GPU.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ use crate::hex::Hex;
 /// A range of a process's own address space.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostRange {
-    /// What is mapped: a file, `[heap]`, `[stack]`; empty for anonymous memory.
+    /// Mapped object: a file, `[heap]`, `[stack]`; empty for anonymous memory.
     #[serde(default)]
     pub name: String,
     /// Its first address.
@@ -51,8 +51,8 @@ impl HostRange {
     }
 }
 
-/// Whether an address is where Linux puts programs, libraries, heaps and stacks, and nvgpu puts no buffers: it
-/// gives out 40 bits.
+/// Whether an address is where Linux puts programs, libraries, heaps and stacks, and nvgpu puts no buffers:
+/// its addresses have 40 bits.
 #[must_use]
 pub const fn is_like_host(address: u64) -> bool {
     matches!(address >> 40, 0x55..=0x56 | 0x7e..=0x7f | 0xaa | 0xff)

@@ -24,15 +24,15 @@ pub(super) struct Loose {
     kernels: Vec<(String, Vec<u8>, Lines)>,
 }
 
-/// What is known of the instruction that failed, without the address of its code.
+/// Facts about the instruction that failed, without the address of its code.
 #[derive(Clone, Copy)]
 pub struct Question<'a> {
-    /// Where it was; absent where the log has no program counter.
+    /// Program counter; absent where the log has none.
     pub pc: Option<u64>,
     /// Compute capability of the device, where it is known.
     pub sm: Option<u32>,
-    /// How unlikely it is, by the text of an instruction, that it failed so: 0 for the likeliest; `None` for
-    /// those that cannot fail so.
+    /// Rank of an instruction, by its text, as cause of the error: 0 for the likeliest; `None` for those that
+    /// cannot fail so.
     pub rank: &'a dyn Fn(&str) -> Option<u32>,
 }
 
@@ -47,7 +47,7 @@ pub struct Guess {
     pub can_raise: u64,
     /// Kernels and functions that have some of those.
     pub kernels: u64,
-    /// How many are named.
+    /// Number of those that are named.
     pub shown: u64,
 }
 
@@ -134,7 +134,7 @@ impl Loose {
     }
 }
 
-/// The likeliest instructions of these cubins, at most `most`, and among how many they were chosen.
+/// The likeliest instructions of these cubins, at most `most`, and the number of candidates.
 pub(super) fn guess<'a>(
     cubins: impl Iterator<Item = &'a Loose>,
     question: &Question<'_>,
@@ -163,7 +163,7 @@ impl fmt::Debug for Question<'_> {
 }
 
 impl Guess {
-    /// What was guessed among what, as a sentence.
+    /// Returns the guess and its candidates as a sentence.
     #[must_use]
     pub fn words(&self) -> String {
         let Self { by_pc, places, can_raise, kernels, shown } = *self;

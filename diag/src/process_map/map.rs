@@ -24,7 +24,7 @@ pub enum Error {
     /// The schema of another document.
     #[error("a document of schema {schema:?} holds no map")]
     Schema {
-        /// What it says it is.
+        /// Schema named in it.
         schema: String,
     },
     /// The map of one process beside that of another.
@@ -32,9 +32,9 @@ pub enum Error {
         "this is the map of process {pid}, an earlier one is of process {other}: give those of one process"
     )]
     Processes {
-        /// Whose map it is.
+        /// Process of the map.
         pid: u32,
-        /// Whose the earlier one is.
+        /// Process of the earlier map.
         other: u32,
     },
     /// A cubin could not be read.
@@ -51,7 +51,7 @@ pub enum Error {
 /// A window through which generic addresses reach shared or local memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Window {
-    /// What is seen through it.
+    /// Name of the memory seen through it.
     pub name: String,
     /// Its first address.
     pub base: Hex,
@@ -75,7 +75,7 @@ impl Window {
 /// A named range.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Range {
-    /// What it is.
+    /// Name.
     pub name: String,
     /// First address.
     pub va: Hex,
@@ -103,7 +103,7 @@ impl Range {
 /// A range that is mapped.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mapping {
-    /// What it is.
+    /// Name or purpose.
     #[serde(default = "unnamed", alias = "name")]
     pub what: String,
     /// Its first address.
@@ -113,21 +113,21 @@ pub struct Mapping {
     /// Whether the GPU may only read it, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
-    /// Size of its pages, from documents that tell it.
+    /// Size of its pages, from documents that have it.
     #[serde(default, skip_serializing)]
     pub page_bytes: Option<u64>,
-    /// Memory kind, from documents that tell it.
+    /// Memory kind, from documents that have it.
     #[serde(default, skip_serializing)]
     pub kind: Option<u8>,
-    /// Attributes in words, from documents that tell them.
+    /// Attributes in words, from documents that have them.
     #[serde(default, skip_serializing)]
     pub flags: Vec<String>,
-    /// First physical address, from documents that tell it.
+    /// First physical address, from documents that have it.
     #[serde(default, skip_serializing)]
     pub physical: Option<Hex>,
 }
 
-/// What a mapping without a name is called.
+/// Name of a mapping that has none.
 pub(crate) const UNNAMED: &str = "mapping";
 
 fn unnamed() -> String {
@@ -148,7 +148,7 @@ impl Mapping {
     }
 }
 
-/// What a process has in its GPU address space.
+/// Contents of a process's GPU address space.
 #[derive(Clone, Debug, Default)]
 pub struct ProcessMap {
     /// Windows.
@@ -163,9 +163,9 @@ pub struct ProcessMap {
     pub modules: Vec<Module>,
     /// The process whose map was read, if the map names it.
     pub pid: Option<u32>,
-    /// What the process has mapped for its CPU.
+    /// CPU mappings of the process.
     pub host: Vec<HostRange>,
-    /// Compute capability of the device, where a user named it: logs that do not tell it are read with this.
+    /// Compute capability of the device, where a user named it: logs without one are read with this.
     pub sm: Option<u32>,
     loose: Vec<Loose>,
     /// Cubins whose place was given by hand, as if it were not.
@@ -174,16 +174,16 @@ pub struct ProcessMap {
     programs: Vec<Program>,
     /// Source files that cubins name.
     files: Files,
-    /// What was given by hand rather than read from a map: it holds for any process.
+    /// Windows and modules given by hand rather than read from a map: they hold for any process.
     by_hand: (Vec<Window>, Vec<Module>),
 }
 
-/// What is known of the instruction that failed.
+/// Facts about the instruction that failed.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
     /// The places, the likeliest first.
     pub code: Vec<Code>,
-    /// Where they are guesses: among how many.
+    /// Candidates among which they were guessed, where they are guesses.
     pub guess: Option<Guess>,
     /// Why programs could not be used.
     pub notes: Vec<String>,
@@ -201,7 +201,7 @@ pub struct Process {
 pub struct Document {
     /// Its schema.
     pub schema: Option<String>,
-    /// Whose it is.
+    /// Process of the map.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<Process>,
     /// Windows.
@@ -219,7 +219,7 @@ pub struct Document {
     /// Ranges taken out of the driver's allocator.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reservations: Vec<Range>,
-    /// What the process has mapped for its CPU.
+    /// CPU mappings of the process.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub host: Vec<HostRange>,
 }
@@ -234,7 +234,7 @@ impl From<Document> for ProcessMap {
 }
 
 impl ProcessMap {
-    /// Reads a map document and adds what it holds.
+    /// Reads a map document and adds its contents.
     ///
     /// # Errors
     /// [`Error::Json`], [`Error::Schema`], [`Error::Processes`].
@@ -346,7 +346,7 @@ impl ProcessMap {
         !self.modules.is_empty() || !self.loose.is_empty() || !self.programs.is_empty()
     }
 
-    /// What of it holds for a process of which no map is there: what was given by hand.
+    /// Returns the part that holds for a process without a map: windows and modules given by hand.
     #[must_use]
     pub fn by_hand(&self) -> Self {
         let (windows, modules) = self.by_hand.clone();

@@ -1,4 +1,4 @@
-//! What a process has in its GPU address space: windows, mappings, and the programs it loaded.
+//! Contents of a process's GPU address space: windows, mappings, and the programs it loaded.
 //!
 //! Read from the map file that `hcq` writes when `HCQ_MAP_DIR` names a folder (`nvdiag.map/1`), from the
 //! documents of `nvdiag info` and `nvdiag vamap`, from cubins named on the command line, and from

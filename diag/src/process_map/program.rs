@@ -30,9 +30,9 @@ pub enum Error {
         available.join(", "), remedy(sm.unwrap_or(87))
     )]
     NoCode {
-        /// The architecture that was asked for.
+        /// The requested architecture.
         sm: Option<u32>,
-        /// What it has.
+        /// Architectures that it has.
         available: Vec<String>,
     },
 }
@@ -44,7 +44,7 @@ pub(super) struct Program {
     cubins: Vec<Loose>,
     /// The one kernel meant, and the address of its first instruction, where a user gave it.
     place: Option<(String, u64)>,
-    /// What else it holds, e.g. `sm_75 (code that nvdiag does not read)`.
+    /// Other contents, e.g. `sm_75 (code that nvdiag does not read)`.
     rest: BTreeSet<String>,
 }
 
@@ -141,7 +141,7 @@ impl Program {
     /// architecture. Where `sm` is not known, all, if they are for one architecture.
     ///
     /// # Errors
-    /// Why there are none, in words, with what helps.
+    /// Why there are none, in words, with the remedy.
     pub(super) fn cubins_for(&self, sm: Option<u32>) -> Result<Vec<&Loose>, String> {
         let Some(sm) = sm else {
             let sms: BTreeSet<u32> = self.cubins.iter().map(|cubin| cubin.sm).collect();
@@ -182,7 +182,7 @@ impl Program {
         self.cubins_for(sm).ok()?.into_iter().find_map(|cubin| cubin.at(kernel, *base))
     }
 
-    /// What it holds, e.g. `sm_87 (cubin)`.
+    /// Returns its contents, e.g. `sm_87 (cubin)`.
     fn contents(&self) -> Vec<String> {
         let cubins: BTreeSet<u32> = self.cubins.iter().map(|cubin| cubin.sm).collect();
         cubins.into_iter().map(|sm| format!("sm_{sm} (cubin)")).chain(self.rest.iter().cloned()).collect()
@@ -198,7 +198,7 @@ fn words(image: &Image<'_>) -> String {
     format!("sm_{} ({kind})", image.sm)
 }
 
-/// How code for an architecture comes into a program, or what the driver made of its PTX out of it.
+/// Returns the way to get code for an architecture into a program, or the driver's code of its PTX out of it.
 fn remedy(sm: u32) -> String {
     format!(
         "compile it with -gencode arch=compute_{sm},code=sm_{sm}; from PTX the driver compiles code that is in no file"

@@ -21,7 +21,7 @@ pub struct Whereabouts {
     /// From the nearest mapping's end (positive, 1 is the first byte after it) or its start (negative) to the
     /// address.
     pub distance_bytes: Option<i64>,
-    /// What the process has there for its CPU, if the GPU has no mapping there.
+    /// CPU mapping of the process at that address, if the GPU has none there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<HostRange>,
     /// The same in words.
@@ -29,7 +29,7 @@ pub struct Whereabouts {
 }
 
 impl ProcessMap {
-    /// The place of an address, if anything is known about the address space. `page` says that only the page
+    /// The place of an address, if anything is known about the address space. `page` means that only the page
     /// of the address is known.
     #[must_use]
     pub fn locate(&self, va: u64, page: bool) -> Option<Whereabouts> {

@@ -1,4 +1,4 @@
-//! What a pushbuffer holds, decoded.
+//! Decoded contents of a pushbuffer.
 
 use nv_hw::class;
 use serde::Serialize;
@@ -7,7 +7,7 @@ use crate::gpfifo::Entry;
 use crate::hex::Hex;
 use crate::queue_metadata::description::Metadata;
 
-/// Which classes a channel has before any `SET_OBJECT`.
+/// Generation, which decides the classes of a channel before any `SET_OBJECT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Generation {
     /// ga10b and its family.
@@ -39,14 +39,14 @@ impl Generation {
     }
 }
 
-/// What a channel was sent.
+/// Work sent to a channel.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Pushbuffer {
-    /// Entries of the GPFIFO, where that is what was captured.
+    /// Entries of the GPFIFO, where they were captured.
     pub gpfifo: Vec<Entry>,
     /// Segments, in the order they are fetched.
     pub segments: Vec<Segment>,
-    /// What the hardware would stop at, or the capture does not hold.
+    /// Errors at which the hardware would stop, and parts that the capture does not hold.
     pub problems: Vec<Problem>,
     /// Whether to print the words.
     #[serde(skip)]
@@ -60,7 +60,7 @@ pub struct Segment {
     pub address: Option<Hex>,
     /// Its length.
     pub size_bytes: u64,
-    /// What is in it.
+    /// Its commands.
     pub commands: Vec<Command>,
 }
 
@@ -100,7 +100,7 @@ pub struct Write {
     pub value: Hex,
     /// Its fields.
     pub fields: Vec<FieldValue>,
-    /// What it amounts to, together with the writes before it.
+    /// Effect, together with the writes before it.
     pub note: Option<String>,
 }
 
@@ -118,9 +118,9 @@ pub struct FieldValue {
 /// A QMD sent through the pushbuffer.
 #[derive(Clone, Debug, Serialize)]
 pub struct InlineQmd {
-    /// Where the scheduler keeps it.
+    /// Address of the scheduler's copy.
     pub address: Option<Hex>,
-    /// What it says; absent if its version is none that is known.
+    /// Decoded QMD; absent if its version is not known.
     pub metadata: Option<Metadata>,
 }
 
@@ -131,6 +131,6 @@ pub struct Problem {
     pub segment: Option<usize>,
     /// Offset from the start of the segment or of the GPFIFO.
     pub offset: Hex,
-    /// What is wrong.
+    /// The problem.
     pub text: String,
 }

@@ -139,12 +139,12 @@ impl Decoder {
         }
     }
 
-    /// A segment is missing: what the next one continues is not known.
+    /// A segment is missing: the state at the next one is not known.
     pub fn skip(&mut self) {
         (self.pending, self.half) = (None, None);
     }
 
-    /// What was decoded since the last time; the state of the channel stays.
+    /// Takes the output since the last call; the state of the channel stays.
     #[must_use]
     pub fn take(&mut self) -> Pushbuffer {
         self.words = 0;
@@ -225,8 +225,7 @@ impl Decoder {
             _ => {
                 let text = format!("{header:#010x} is no header: the channel stops (PBENTRY)");
                 self.problem(segment, at, text);
-                // The hardware reads no further; what follows is shown in case the capture began in the
-                // middle.
+                // The hardware reads no further; the rest is shown in case the capture began in the middle.
                 self.push(segment, plain("reserved", 0));
                 return at + 1;
             }
@@ -251,7 +250,7 @@ impl Decoder {
         }
     }
 
-    /// Fills in who takes the methods of a command.
+    /// Sets the class that takes the methods of a command.
     fn methods(&self, mut command: Command, subchannel: u8, method: u32) -> Command {
         let number = match method < FIRST_ENGINE_METHOD && method != 0 {
             true => Some(self.generation.host()),
@@ -308,7 +307,7 @@ impl Decoder {
         at + here
     }
 
-    /// Decodes one write and follows what it does to the state of the channel.
+    /// Decodes one write and follows its effect on the state of the channel.
     fn write(
         &mut self,
         segment: usize,
@@ -359,7 +358,7 @@ impl Decoder {
         Write { name: Some(known.name), index, fields: fields(known, value), note, ..plain }
     }
 
-    /// What a write means together with those before it.
+    /// Interprets a write together with those before it.
     #[expect(
         clippy::too_many_arguments,
         reason = "the place of a write and the write, from the one call above"

@@ -22,7 +22,7 @@ impl Half {
         (is("LOWER", "_LO") || self.known.name.ends_with("WINDOW_B")).then_some(false)
     }
 
-    /// What the two halves are called alike.
+    /// Returns the common part of the names of the two halves.
     fn stem(self) -> String {
         let name = self.known.name.replace("UPPER", "").replace("LOWER", "");
         let ends = ["_A", "_B", "_LO", "_HI"];

@@ -1,4 +1,4 @@
-//! Two QMDs, field by field: what one program asks of the hardware and another does not.
+//! Two QMDs, field by field: settings that one program makes and another does not.
 
 use std::io::{self, Write};
 
@@ -9,7 +9,7 @@ use crate::queue_metadata::description::{Field, Metadata, Unnamed};
 use crate::report::Report;
 use crate::report::style::{ASIDE, HEADING, NAME};
 
-/// What differs between two QMDs.
+/// Differences between two QMDs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
     /// The names of both.
@@ -35,7 +35,7 @@ pub struct Difference {
     pub values: [FieldValue; 2],
 }
 
-/// What a QMD says of a field.
+/// Value of a field in a QMD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct FieldValue {
     /// Its value; absent where the layout has no field of this name.

@@ -1,4 +1,4 @@
-//! A QMD: the launch it describes, its fields, and what the hardware would reject.
+//! A QMD: the launch it describes, its fields, and the values that the hardware would reject.
 
 use std::io::{self, Write};
 
@@ -22,7 +22,7 @@ pub struct Metadata {
     pub fields: Vec<Field>,
     /// Words with bits set that no field names.
     pub unnamed: Vec<Unnamed>,
-    /// What is wrong.
+    /// Problems.
     pub problems: Vec<Complaint>,
     /// The structure itself.
     #[serde(skip)]
@@ -54,7 +54,7 @@ pub struct Launch {
     pub local_high_bytes: u32,
     /// Caches dropped first.
     pub invalidates: Vec<String>,
-    /// What is flushed at the end: `none`, `system` or `device`.
+    /// Caches flushed at the end: `none`, `system` or `device`.
     pub membar: Option<&'static str>,
     /// Constant buffers.
     pub constant_buffers: Vec<ConstantBuffer>,
@@ -69,7 +69,7 @@ pub struct Launch {
 pub struct ConstantBuffer {
     /// Bank number.
     pub bank: usize,
-    /// Where it is.
+    /// Its address.
     pub address: Hex,
     /// Its size.
     pub size_bytes: u32,
@@ -84,11 +84,11 @@ pub struct ConstantBuffer {
 pub struct Release {
     /// Slot.
     pub slot: usize,
-    /// Where it writes.
+    /// Address that it writes.
     pub address: Hex,
-    /// What it writes.
+    /// Value written.
     pub payload: Hex,
-    /// How many bits of it.
+    /// Number of its bits.
     pub payload_bits: u32,
     /// Bytes written.
     pub size_bytes: u64,
@@ -107,9 +107,9 @@ pub struct Release {
 pub struct Dependent {
     /// Slot.
     pub slot: usize,
-    /// Where it is.
+    /// Its address.
     pub address: Hex,
-    /// What happens to it.
+    /// Action on it.
     pub action: String,
     /// Whether it may be read early.
     pub prefetch: bool,
@@ -146,7 +146,7 @@ pub struct Unnamed {
 /// One complaint.
 #[derive(Clone, Debug, Serialize)]
 pub struct Complaint {
-    /// What is wrong.
+    /// The problem.
     pub text: String,
     /// `refused`, `hangs` or `undefined`.
     pub effect: &'static str,

@@ -1,4 +1,4 @@
-//! QMDs: what one says, and what differs between two.
+//! QMDs: description of one, and differences between two.
 
 mod comparison;
 pub(crate) mod description;

@@ -38,7 +38,7 @@ pub struct Layout {
 pub struct Field {
     /// Its name; parts of structs inside are joined with dots.
     pub name: &'static str,
-    /// Where it begins.
+    /// Its offset.
     pub offset: usize,
     /// Bytes of one element. Not always those of an integer: elements may be structs.
     pub width: usize,
@@ -70,7 +70,7 @@ pub struct Pointer {
     pub address: u64,
     /// Length in bytes.
     pub len: usize,
-    /// What is there, an element of an array where it is shorter than the memory.
+    /// Layout of the memory, or of an element of an array where it is shorter than the memory.
     pub layout: Option<&'static Layout>,
 }
 
@@ -168,8 +168,7 @@ pub fn request(node: &str, request: u32) -> Option<&'static Known> {
     find(family, number)
 }
 
-/// Bytes of the argument of a request: what the number says, or what is known of requests whose number does
-/// not.
+/// Bytes of the argument of a request: by the number, or by the table for requests whose number has none.
 #[must_use]
 pub fn argument_bytes(node: &str, number: u32) -> usize {
     match family(node) {
@@ -220,8 +219,8 @@ impl Field {
     }
 }
 
-/// What an argument points to: the fields of `layout` that hold addresses, with lengths, in the order of the
-/// table.
+/// Returns the pointers of an argument: the fields of `layout` that hold addresses, with lengths, in the
+/// order of the table.
 #[must_use]
 pub fn pointers(layout: &'static Layout, bytes: &[u8]) -> Vec<Pointer> {
     let of_struct = POINTERS.iter().filter(|(name, ..)| *name == layout.name);

@@ -1,4 +1,4 @@
-//! What the bytes of a traced call mean.
+//! Decoding of a traced call's bytes.
 
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
@@ -62,9 +62,9 @@ pub struct Decoded {
     pub arguments: Fields,
     /// The fields that the call changed, as they are after it.
     pub answers: Fields,
-    /// What it points to.
+    /// Memory that it points to.
     pub memory: Vec<DecodedMemory>,
-    /// What the driver says in the argument about how it went, where that is not success.
+    /// Status that the driver wrote to the argument, where that is not success.
     pub status: Option<String>,
 }
 
@@ -120,7 +120,7 @@ pub fn decode(event: &Event) -> Option<Decoded> {
 }
 
 fn behind(pointer: &Pointer, input: &Bytes, output: &Bytes) -> DecodedMemory {
-    // An array shows its first element; the field of the pointer says how many there are.
+    // An array shows its first element; the field of the pointer has the count.
     let (arguments, answers) = both(pointer.layout, None, input, output);
     DecodedMemory { field: pointer.field, layout: pointer.layout.map(|l| l.name), arguments, answers }
 }
@@ -142,7 +142,7 @@ fn escape_name(number: u32) -> Option<&'static str> {
     abi::find(abi::Family::Escape, number).map(|known| known.name)
 }
 
-/// What a status field says, if not that all is well.
+/// Returns the meaning of a status field, unless it is success.
 fn status(layout: &Layout, bytes: &[u8]) -> Option<String> {
     let names = ["status", "params.status", "rmStatus"];
     let status = names.iter().find_map(|name| layout.value(name, bytes))? as u32;

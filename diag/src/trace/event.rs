@@ -21,10 +21,10 @@ pub struct Header {
     pub schema: String,
     /// The machine, e.g. `aarch64`.
     pub arch: String,
-    /// What was traced.
+    /// Traced command line.
     pub command: Vec<String>,
-    /// How the calls were seen: `seccomp` (the kernel stops the program at calls that may matter), `ptrace`
-    /// (at all calls), `library` (the program wrote the log itself).
+    /// Method of tracing: `seccomp` (the kernel stops the program at calls that may matter), `ptrace` (at all
+    /// calls), `library` (the program wrote the log itself).
     pub method: String,
 }
 
@@ -40,23 +40,22 @@ impl Header {
 /// One call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// When it began, from the start of the trace.
+    /// Start time, from the start of the trace.
     pub start_ns: u64,
-    /// How long it took as the tracer saw it, so with the tracer's own delay; absent for a call that never
-    /// returned.
+    /// Duration as the tracer saw it, so with the tracer's own delay; absent for a call that never returned.
     pub duration_ns: Option<u64>,
     /// Process.
     pub pid: i32,
     /// Thread.
     pub tid: i32,
-    /// What it returned: a value, or an errno as a negative number.
+    /// Result: a value, or an errno as a negative number.
     pub result: i64,
-    /// What it was.
+    /// The call.
     #[serde(flatten)]
     pub call: Call,
 }
 
-/// What was called.
+/// Traced call with its arguments.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "call", rename_all = "snake_case")]
 pub enum Call {
@@ -71,21 +70,21 @@ pub enum Call {
     Close {
         /// Descriptor.
         fd: i32,
-        /// What it was open on.
+        /// Node that it was open on.
         node: String,
     },
     /// `dup` and its relatives.
     Dup {
         /// The descriptor that was copied.
         fd: i32,
-        /// What it is open on.
+        /// Node that it is open on.
         node: String,
     },
     /// `mmap` of a node or of a buffer.
     Mmap {
         /// Descriptor.
         fd: i32,
-        /// What it is open on.
+        /// Node that it is open on.
         node: String,
         /// Requested address, mostly 0.
         address: Hex,
@@ -102,7 +101,7 @@ pub enum Call {
     Ioctl {
         /// Descriptor.
         fd: i32,
-        /// What it is open on.
+        /// Node that it is open on.
         node: String,
         /// Request number.
         request: Hex,
@@ -112,7 +111,7 @@ pub enum Call {
         input: Bytes,
         /// The bytes after it.
         output: Bytes,
-        /// What the argument points to, in the order of `abi::pointers`.
+        /// Memory that the argument points to, in the order of `abi::pointers`.
         memory: Vec<Memory>,
     },
     /// No call: entries that the program put into a ring, when they were found there.
@@ -148,7 +147,7 @@ pub enum Error {
     Line {
         /// Counted from 1.
         line: usize,
-        /// What should be there.
+        /// Expected content.
         expected: &'static str,
         /// Why it is none.
         #[source]
@@ -157,7 +156,7 @@ pub enum Error {
     /// A log of another version.
     #[error("the log is of schema {schema:?}; this version reads {SCHEMA}")]
     Schema {
-        /// What it says it is.
+        /// Schema named in it.
         schema: String,
     },
 }
@@ -174,7 +173,7 @@ impl Error {
     }
 }
 
-/// What lines after the first hold.
+/// Kind of the lines after the first.
 const EVENT: &str = "event";
 
 /// Writes a log.
@@ -201,7 +200,7 @@ impl<W: Write> LogWriter<W> {
         self.0.write_all(b"\n")
     }
 
-    /// Hands on what is buffered.
+    /// Writes the buffered lines.
     ///
     /// # Errors
     /// Those of the file.

@@ -2,9 +2,8 @@
 //! again.
 //!
 //! A log is JSON lines: a [`Header`], then an [`Event`] for each call, with the bytes of its arguments before
-//! and after as they were, and for each [`Submission`](submission::Submission) that was found in a ring. What
-//! they mean is found out when a log is printed ([`Printer`]), so a later version can say more about an old
-//! log.
+//! and after as they were, and for each [`Submission`](submission::Submission) that was found in a ring. The
+//! bytes are decoded when a log is printed ([`Printer`]), so a later version can explain more of an old log.
 
 pub mod abi;
 pub(crate) mod bytes;

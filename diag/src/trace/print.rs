@@ -48,7 +48,7 @@ impl Printer {
         }
     }
 
-    /// The event as a JSON object: what the log holds, with the meaning beside the bytes.
+    /// The event as a JSON object: the contents of the log, with the meaning beside the bytes.
     pub fn json(&mut self, event: &Event) -> Value {
         let mut value = json!(event);
         let Some(object) = value.as_object_mut() else { return value };
@@ -63,7 +63,7 @@ impl Printer {
             object.insert("errno".to_owned(), json!(name));
         }
         if let Some(names) = &mut self.names {
-            // What is decoded stands for the bytes.
+            // Decoded parts replace the bytes.
             for raw in ["entries", "launches", "memory"] {
                 object.remove(raw);
             }

@@ -25,9 +25,9 @@ type Namer = Box<dyn Fn(BorrowedFd<'_>) -> String + Send + Sync>;
 
 /// System calls that are written to a log on their way to `S`.
 ///
-/// Given to `hcq::sys::open_nvgpu` it records what the library asks of the driver, in the format of `nvdiag trace`,
-/// without stopping the program; memory that arguments point to is not recorded. A log that cannot be written is
-/// given up, and the program goes on.
+/// Given to `hcq::sys::open_nvgpu` it records the library's requests to the driver, in the format of `nvdiag
+/// trace`, without stopping the program; memory that arguments point to is not recorded. A log that cannot be
+/// written is given up, and the program continues.
 pub struct Traced<S> {
     sys: S,
     name: Namer,
@@ -42,7 +42,8 @@ impl<S: fmt::Debug> fmt::Debug for Traced<S> {
 }
 
 impl<S: Sys> Traced<S> {
-    /// Begins a log in `out`; `name` tells what a descriptor is open on, as `/proc/self/fd` does on a real machine.
+    /// Begins a log in `out`; `name` returns the name of a descriptor's file, as `/proc/self/fd` does on a
+    /// real machine.
     ///
     /// # Errors
     /// Those of `out`.

@@ -1,4 +1,4 @@
-//! A table of what was called how often, how long it took and how often it failed.
+//! A table of the calls: how often, how long, and how often they failed.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};

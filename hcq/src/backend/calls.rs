@@ -16,7 +16,7 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollTimeout};
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags};
-use nvgpu_sys::{Note, Notes, Sys, Witness};
+use nvgpu_sys::Sys;
 
 use crate::process::Process;
 use crate::sync::lock;
@@ -130,19 +130,5 @@ unsafe impl Sys for Calls {
                 Ok(())
             }
         }
-    }
-
-    fn notes(&self) -> Notes {
-        self.here().map_or(Notes::Ignored, Sys::notes)
-    }
-
-    fn note(&self, address_space: BorrowedFd<'_>, note: &Note<'_>) {
-        if let Ok(sys) = self.here() {
-            sys.note(address_space, note);
-        }
-    }
-
-    fn witness(&self) -> Option<&dyn Witness> {
-        self.here().ok()?.witness()
     }
 }

@@ -12,7 +12,7 @@ pub(crate) trait KernelLog: Send + Sync {
     /// The lines, oldest first; `None` where the log cannot be read.
     fn lines(&self) -> Option<Vec<String>>;
 
-    /// What a software GPU says of faults beyond what a driver logs; nothing on hardware.
+    /// A software GPU's account of faults, beyond a driver's log; empty on hardware.
     fn explanation(&self) -> Vec<String> {
         Vec::new()
     }

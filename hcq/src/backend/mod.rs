@@ -1,4 +1,4 @@
-//! What differs between drivers, and nothing else.
+//! The interface of a driver: all that differs between drivers, and nothing else.
 //!
 //! A backend hands out memory that is mapped into one GPU address space, channels that run in it, and a way
 //! to ring their doorbell; and it reports what the GPU is and what went wrong. It knows nothing of
@@ -7,9 +7,7 @@
 use std::ops::Range;
 use std::ptr::NonNull;
 
-use nvgpu_sys::{Note, Notes, Witness};
-
-use crate::address::{Bytes, GpuVa};
+use crate::address::GpuVa;
 use crate::error::Error;
 use crate::error::report::SmRecord;
 use crate::info::Info;
@@ -81,31 +79,18 @@ pub(crate) trait Backend: Send + Sync {
     /// Everything the driver reports about the error that stopped `channel`. May take milliseconds.
     fn fault(&self, channel: ChannelId) -> RawFault;
 
-    /// What becomes of notes; asked once.
-    fn notes(&self) -> Notes {
-        Notes::Ignored
-    }
-
-    /// Takes a note of what lies in the address space.
-    fn note(&self, _: &Note<'_>) {}
-
     /// Bytes of memory that can be allocated now, as far as the driver says; else all there are.
-    fn free_memory(&self) -> Result<Bytes, Error> {
+    fn free_memory(&self) -> Result<u64, Error> {
         Ok(self.info().memory)
     }
 
-    /// What a software GPU says of work that does not end; nothing on hardware.
+    /// A software GPU's account of work that does not end; empty on hardware.
     fn explanation(&self) -> Vec<String> {
         Vec::new()
     }
 
     /// The GPU's clock in ns, the one that timestamps are taken from.
     fn gpu_time(&self) -> Result<u64, Error>;
-
-    /// Who wants to know how the program uses memory that it shares with the GPU.
-    fn witness(&self) -> Option<&dyn Witness> {
-        None
-    }
 }
 
 /// The address space as the driver lets it be used.
@@ -129,7 +114,7 @@ pub(crate) struct Layout {
     pub channel_va: u64,
 }
 
-/// What a piece of memory is for; the backend chooses placement and caching by it.
+/// The purpose of a piece of memory; the backend chooses placement and caching by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum MemoryKind {
     /// Bulk data and code. The CPU pointer may be absent.
@@ -149,10 +134,10 @@ pub(crate) enum MemoryKind {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MemoryRequest {
     /// Length, a multiple of the layout's granule.
-    pub len: Bytes,
-    /// What it is for.
+    pub len: u64,
+    /// Its purpose.
     pub kind: MemoryKind,
-    /// Where the GPU is to see it.
+    /// GPU address of the mapping.
     pub va: GpuVa,
 }
 
@@ -165,7 +150,7 @@ pub(crate) struct MemoryId(pub u64);
 pub(crate) struct Memory {
     /// Its name.
     pub id: MemoryId,
-    /// Where the CPU sees it, valid for the requested length until it is freed.
+    /// CPU address, valid for the requested length until the memory is freed; `None` if it is not mapped.
     pub cpu: Option<NonNull<u8>>,
 }
 
@@ -187,7 +172,7 @@ pub(crate) enum Engine {
 /// A request for a channel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ChannelRequest {
-    /// What it is for.
+    /// The engine that executes its work.
     pub engine: Engine,
     /// Entries of the GPFIFO ring, a power of two.
     pub entries: u32,
@@ -199,7 +184,7 @@ pub(crate) struct ChannelRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ChannelId(pub u64);
 
-/// A channel that takes work: its memory and its name, without any bookkeeping. Who creates it destroys it.
+/// A channel that takes work: its memory and its name, without any bookkeeping. Its creator destroys it.
 #[derive(Debug)]
 pub(crate) struct RawChannel {
     /// Its name.
@@ -218,7 +203,7 @@ unsafe impl Send for RawChannel {}
 // SAFETY: as above; `RawChannel` itself is immutable.
 unsafe impl Sync for RawChannel {}
 
-/// What the driver reports about an error, undecoded.
+/// The driver's record of an error, undecoded.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RawFault {
     /// Error notifier code (13 = SM exception, 31 = MMU fault, 32 = pushbuffer, ...).
@@ -229,7 +214,7 @@ pub(crate) struct RawFault {
     pub mmu: Option<MmuError>,
     /// Lines of the kernel log about it, where they can be read.
     pub log: Vec<String>,
-    /// What the software GPU says of it.
+    /// The software GPU's account of it; empty on hardware.
     pub explanation: Vec<String>,
 }
 

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use ga10b_sim::{Sim, SimConfig};
 
 use super::kernel_log::KernelLog;
-use crate::error::Error;
+use crate::error::{Error, OpenError};
 
 /// A fresh one, as the environment configures it.
 pub(crate) fn start() -> Result<Arc<Sim>, Error> {
-    let config = SimConfig::from_env().map_err(|bad| Error::UnknownSetting {
-        variable: bad.variable,
-        value: bad.value,
-        expected: bad.expected,
+    let config = SimConfig::from_env().map_err(|bad| {
+        Error::Open(OpenError::UnknownSetting {
+            variable: bad.variable,
+            value: bad.value,
+            expected: bad.expected,
+        })
     })?;
     Sim::try_new(config).map_err(|errno| Error::open(c"the software ga10b", errno))
 }

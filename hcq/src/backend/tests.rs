@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex};
 
 use super::*;
 use crate::core::{Core, Explain, Position};
+use crate::error::MemoryError;
 use crate::error::report::FaultReport;
+use crate::observer::Unobserved;
 use crate::options::DeviceOptions;
 use crate::sync::lock;
 
@@ -86,7 +88,7 @@ impl Books {
         }
         let patience = std::time::Duration::from_millis(2);
         let options = DeviceOptions { patience, spin: Some(patience), ..DeviceOptions::default() };
-        Core::new(self.clone(), options, Arc::new(Unexplained))
+        Core::new(self.clone(), Arc::new(Unobserved), options, Arc::new(Unexplained))
     }
 }
 
@@ -101,14 +103,14 @@ impl Backend for Books {
 
     fn allocate(&self, request: &MemoryRequest) -> Result<Memory, Error> {
         let mut live = lock(&self.live);
-        let (va, len) = (request.va.raw(), request.len.count());
+        let (va, len) = (request.va.raw(), request.len);
         assert!(live.values().all(|(at, l, _)| va + len < *at || at + l < va), "mappings keep a gap");
         assert!(
             self.layout.reserved.iter().all(|w| va + len <= w.start || w.end <= va),
             "mapped in a window"
         );
         if live.len() >= self.full_at {
-            return Err(Error::OutOfAddresses { len: request.len });
+            return Err(Error::Memory(MemoryError::OutOfAddresses { len: request.len }));
         }
         let words = zeros(len as usize / 8);
         let cpu = NonNull::new(words.as_ptr().cast_mut().cast());

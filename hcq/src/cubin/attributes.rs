@@ -27,7 +27,7 @@ pub const NUM_BARRIERS: u8 = 0x4c;
 /// One record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// Which attribute.
+    /// The attribute's code.
     pub code: u8,
     /// The byte or halfword of an unsized record.
     pub value: u16,

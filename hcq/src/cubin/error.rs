@@ -1,19 +1,19 @@
-//! Why a cubin cannot be used.
+//! Errors of reading a cubin.
 
-/// Why a cubin could not be read.
+/// An error of reading a cubin.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CubinError {
     /// The file is not an ELF object, or its tables are broken.
     #[error("not a readable ELF object: {reason}")]
     Elf {
-        /// What the reader found.
+        /// The reader's finding.
         reason: String,
     },
     /// Something people take for a cubin.
     #[error("no cubin but {what}")]
     Other {
-        /// What it is, and what to do with it.
+        /// The kind of file, and its use.
         what: &'static str,
     },
     /// The file is an object for something else.
@@ -31,15 +31,23 @@ pub enum CubinError {
     /// The code is for another GPU.
     #[error("the code is for sm_{code}, the device is sm_{device}")]
     WrongSm {
-        /// What the code was compiled for.
+        /// The SM of the code.
         code: u32,
-        /// What the device is.
+        /// The SM of the device.
         device: u32,
+    },
+    /// Of several images none is for the GPU.
+    #[error("no image runs on the device, an sm_{device}: there are {}", versions(images))]
+    NoneFits {
+        /// The SM of the device.
+        device: u32,
+        /// The SMs of the images.
+        images: Vec<u32>,
     },
     /// Something ends before its length says.
     #[error("{what} ends past the end of its container")]
     Truncated {
-        /// What does.
+        /// The part of the file.
         what: &'static str,
     },
     /// An attribute record has an unknown format.
@@ -55,7 +63,7 @@ pub enum CubinError {
     Alignment {
         /// Its name.
         section: String,
-        /// What it wants.
+        /// The alignment.
         align: u64,
     },
     /// A section's length is not plausible.
@@ -81,17 +89,17 @@ pub enum CubinError {
     /// The content of an image in a fat binary cannot be unpacked.
     #[error("the image for sm_{sm} cannot be unpacked ({compression}): {reason}")]
     Compressed {
-        /// What the image is for.
+        /// The SM of the image.
         sm: u32,
-        /// How it is packed.
+        /// The packing.
         compression: &'static str,
-        /// What the unpacker found.
+        /// The unpacker's finding.
         reason: String,
     },
     /// The table of source lines is damaged.
     #[error("the source lines (.debug_line) cannot be read: {reason}")]
     Lines {
-        /// What the reader found.
+        /// The reader's finding.
         reason: String,
     },
     /// Something a kernel cannot run without is absent.
@@ -99,7 +107,12 @@ pub enum CubinError {
     Missing {
         /// The kernel.
         kernel: String,
-        /// What is absent.
+        /// The absent part.
         what: &'static str,
     },
+}
+
+fn versions(images: &[u32]) -> String {
+    let versions: Vec<String> = images.iter().map(|sm| format!("sm_{sm}")).collect();
+    if versions.is_empty() { "none".to_owned() } else { versions.join(", ") }
 }

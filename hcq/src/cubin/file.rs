@@ -27,9 +27,9 @@ pub struct Section<'a> {
     pub name: &'a str,
     /// Its size in memory, in bytes.
     pub size: u64,
-    /// Where it lies in the file; `None` for memory that starts as zeros.
+    /// Offset in the file; `None` for memory that starts as zeros.
     pub offset: Option<u64>,
-    /// What it must be aligned to, in bytes, as the file has it.
+    /// Alignment in bytes, as the file has it.
     pub align: u64,
     /// `sh_flags`.
     pub flags: u64,
@@ -44,7 +44,7 @@ pub struct Function<'a> {
     pub name: &'a str,
     /// The section its code is in.
     pub section: Section<'a>,
-    /// Where in that section, in bytes.
+    /// Offset in that section, in bytes.
     pub offset: u64,
     /// Length of its code in bytes.
     pub size: u64,
@@ -88,7 +88,7 @@ impl<'a> File<'a> {
         Ok(Self { elf, bytes, sm })
     }
 
-    /// What the code is for, e.g. 87.
+    /// The SM of the code, e.g. 87.
     #[must_use]
     pub fn sm(&self) -> u32 {
         self.sm
@@ -194,7 +194,7 @@ impl<'a> File<'a> {
     }
 }
 
-/// What people take for cubins: files that hold some, or become some.
+/// Names files that people take for cubins: those that hold some, or become some.
 fn known_otherwise(bytes: &[u8]) -> Option<&'static str> {
     match bytes {
         [] => Some("an empty file"),

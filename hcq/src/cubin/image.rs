@@ -24,7 +24,7 @@ const ZSTD: u64 = 1 << 15;
 /// Most bytes that an image is unpacked to.
 const LARGEST: u64 = 1 << 30;
 
-/// What an image is.
+/// The kind of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ImageKind {
@@ -36,7 +36,7 @@ pub enum ImageKind {
     Other(u16),
 }
 
-/// How an image is packed.
+/// The packing of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
     /// Not at all.
@@ -62,11 +62,11 @@ impl Compression {
 /// An image of a fat binary.
 #[derive(Clone, Copy, Debug)]
 pub struct Image<'a> {
-    /// What it is.
+    /// The kind.
     pub kind: ImageKind,
     /// The compute capability it is for, 87 for 8.7.
     pub sm: u32,
-    /// How it is packed.
+    /// The packing.
     pub compression: Compression,
     /// Its length when it is unpacked, in bytes.
     pub size_bytes: u64,

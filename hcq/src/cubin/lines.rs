@@ -151,7 +151,7 @@ fn read(
     Ok(())
 }
 
-/// What is known while a program runs.
+/// The state while a line program runs.
 struct Sequence<'n> {
     names: &'n [u8],
     wanted: u64,

@@ -2,7 +2,7 @@
 
 use super::file::{File, Function};
 
-/// Which part of an address goes into an instruction.
+/// The part of an address that goes into an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Part {
@@ -19,11 +19,11 @@ pub enum Part {
 pub struct Reference<'a> {
     /// Offset of the instruction in its section, in bytes.
     pub offset: u64,
-    /// Which part of the address it takes.
+    /// The part of the address it takes.
     pub part: Part,
     /// The symbol; empty where it has no name.
     pub symbol: &'a str,
-    /// What is added to the symbol's address, in bytes.
+    /// Bytes added to the symbol's address.
     pub addend: i64,
 }
 

@@ -1,10 +1,10 @@
-//! What a kernel needs to run, from the attributes that the compiler left.
+//! Requirements of a kernel, from the attributes that the compiler left.
 
 use super::attributes::{self, Record};
 use super::error::CubinError;
 use super::file::{File, Function, constant_bank};
 
-/// What a kernel needs to run. Where the compiler writes "unknown" a number is `u32::MAX`.
+/// Requirements of a kernel. Where the compiler writes "unknown" a number is `u32::MAX`.
 #[derive(Debug, Default)]
 pub struct Resources {
     /// Registers per thread.
@@ -23,13 +23,13 @@ pub struct Resources {
     pub max_threads: Option<[u32; 3]>,
     /// The exact block it was compiled for.
     pub required_block: Option<[u32; 3]>,
-    /// Where parameters start in constant bank 0, and how many bytes they take.
+    /// Offset of the parameters in constant bank 0, and their length in bytes.
     pub parameter_area: Option<(u16, u16)>,
     /// Its parameters, in order.
     pub parameters: Vec<Parameter>,
     /// Its constant banks, by number.
     pub banks: Vec<Bank>,
-    /// Why attributes were left out.
+    /// The reason attributes were left out.
     pub damage: Option<CubinError>,
 }
 
@@ -77,7 +77,7 @@ fn records<'a>(
 }
 
 impl File<'_> {
-    /// What a kernel needs.
+    /// The requirements of a kernel.
     ///
     /// # Errors
     /// [`CubinError::Truncated`] if the file ends before its sections do. Damage to attributes is reported in

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::Error;
 
-/// How often the clock is read for one reading that counts: the quickest is the least uncertain.
+/// Readings of the clock for one that counts: the quickest is the least uncertain.
 const READINGS: usize = 16;
 /// The step of the GPU's clock in ns (31.25 MHz on current chips).
 const STEP: u64 = 32;
@@ -19,8 +19,7 @@ pub struct ClockPair {
     pub gpu_ns: u64,
     /// The program's, in the middle of reading the other.
     pub cpu: Instant,
-    /// How far apart the two may be at most: half of the time that reading took, and a step of the GPU's
-    /// clock.
+    /// Largest difference of the two: half of the time that reading took, and a step of the GPU's clock.
     pub error: Duration,
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use nvgpu_sys::{Linux, Sys};
 
-use crate::address::{Bytes, GpuVa};
+use crate::address::GpuVa;
 use crate::backend::kernel_log::{KernelLog, Kmsg};
 use crate::backend::nvgpu::Nvgpu;
 use crate::backend::nvgpu::settings::Settings;
@@ -13,14 +13,18 @@ use crate::backend::rm::Rm;
 use crate::backend::{Backend, Engine, MemoryKind};
 use crate::device::clock::ClockPair;
 use crate::device::refusal::{Machine, Refusal};
-use crate::error::Error;
+use crate::error::{Error, OpenError};
 use crate::info::{BackendKind, GpuCache, Info};
 use crate::memory::manager::Mapping;
 use crate::objects::buffer::Buffer;
 use crate::objects::program::Program;
 use crate::objects::shared::Shared;
+#[cfg(feature = "sim")]
+use crate::observer::checker;
+use crate::observer::{Observer, Unobserved};
 use crate::options::{DeviceOptions, Selector};
 use crate::profile::{CommandMemory, Preemption};
+use crate::program::images::Images;
 use crate::program::scratch;
 use crate::queue::Queue;
 use crate::queue::graph::GraphBuilder;
@@ -35,7 +39,7 @@ mod tests;
 #[derive(Clone)]
 pub struct Device {
     shared: Arc<Shared>,
-    /// What stands for the driver, if that is the software ga10b.
+    /// The software ga10b, if it is the driver.
     #[cfg(feature = "sim")]
     software: Option<Arc<ga10b_sim::Sim>>,
 }
@@ -50,9 +54,9 @@ impl Device {
     /// Opens a device with default options; says which at info level.
     ///
     /// # Errors
-    /// [`Error::Open`] if the device is not there or not permitted (its [`hint`](Error::hint) says what to
-    /// do), and those of setting it up. A GPU whose nodes exist and may not be opened is an error also where
-    /// another device would be taken instead.
+    /// [`OpenError::Node`] if the device is not there or not permitted (its [`hint`](Error::hint) says what
+    /// to do), and those of setting it up. A GPU whose nodes exist and may not be opened is an error also
+    /// where another device would be taken instead.
     pub fn open(selector: Selector) -> Result<Self, Error> {
         Self::open_with(selector, DeviceOptions::default())
     }
@@ -78,18 +82,22 @@ impl Device {
         let nvgpu = match Self::nvgpu(sys.clone(), options.clone()) {
             // Another device in its place would be a surprise that nothing explains.
             Err(error) if error.is_forbidden() => return Err(error),
-            Err(error @ Error::Open { .. }) => Refusal::new(BackendKind::Nvgpu, error, machine),
+            Err(error @ Error::Open(OpenError::Node { .. })) => {
+                Refusal::new(BackendKind::Nvgpu, error, machine)
+            }
             other => return other,
         };
         nvgpu.warn();
         let rm = match Self::rm(sys.clone(), machine, options.clone()) {
             Err(error) if error.is_forbidden() => return Err(error),
             Err(
-                error @ (Error::Open { .. }
-                | Error::Driver { .. }
-                | Error::DisplayDriver
-                | Error::Unsupported { .. }
-                | Error::UnsupportedSm { .. }),
+                error @ Error::Open(
+                    OpenError::Node { .. }
+                    | OpenError::Driver { .. }
+                    | OpenError::DisplayDriver
+                    | OpenError::Unsupported { .. }
+                    | OpenError::UnsupportedSm { .. },
+                ),
             ) => Refusal::new(BackendKind::Rm, error, machine),
             other => {
                 tracing::info!("passed over: {nvgpu}");
@@ -99,8 +107,8 @@ impl Device {
         rm.warn();
         tracing::info!("passed over: {nvgpu}; {rm}");
         match Self::sim(options) {
-            Err(Error::NotBuilt { .. }) => {
-                Err(Error::NoDevice { nvgpu: nvgpu.into_error(), rm: rm.into_error() })
+            Err(Error::Open(OpenError::NotBuilt { .. })) => {
+                Err(Error::Open(OpenError::NoDevice { nvgpu: nvgpu.into_error(), rm: rm.into_error() }))
             }
             other => other,
         }
@@ -122,14 +130,18 @@ impl Device {
 
     #[cfg(not(feature = "sim"))]
     fn sim(_: DeviceOptions) -> Result<Self, Error> {
-        Err(Error::NotBuilt { backend: "sim" })
+        Err(Error::Open(OpenError::NotBuilt { backend: "sim" }))
     }
 
     /// A device on `sim`.
     #[cfg(feature = "sim")]
     pub(crate) fn over_sim(sim: Arc<ga10b_sim::Sim>, options: DeviceOptions) -> Result<Self, Error> {
         let log = Box::new(crate::backend::software::Log::new(sim.clone()));
-        let device = Self::over(sim.clone(), BackendKind::Sim, log, options)?;
+        let keep_freed = checker::keep_freed(&sim, options.keep_freed);
+        let options = DeviceOptions { keep_freed, ..options };
+        let (nvgpu, options) = Self::open_nvgpu(sim.clone(), BackendKind::Sim, log, options)?;
+        let observer = checker::of(&sim, nvgpu.address_space());
+        let device = Self::of(Arc::new(nvgpu), observer, options)?;
         Ok(Self { software: Some(sim), ..device })
     }
 
@@ -146,6 +158,17 @@ impl Device {
         log: Box<dyn KernelLog>,
         options: DeviceOptions,
     ) -> Result<Self, Error> {
+        let (nvgpu, options) = Self::open_nvgpu(sys, kind, log, options)?;
+        Self::of(Arc::new(nvgpu), Arc::new(Unobserved), options)
+    }
+
+    /// The driver of such a device, and the options as they are resolved.
+    fn open_nvgpu(
+        sys: Arc<dyn Sys>,
+        kind: BackendKind,
+        log: Box<dyn KernelLog>,
+        options: DeviceOptions,
+    ) -> Result<(Nvgpu, DeviceOptions), Error> {
         let cache = options.gpu_cache.map_or_else(GpuCache::from_env, Ok)?;
         let options = options.resolve()?;
         let settings = Settings {
@@ -159,8 +182,7 @@ impl Device {
             switch_limit: options.switch_limit,
             timeslice: options.timeslice,
         };
-        let backend = Nvgpu::open(sys, kind, log, settings)?;
-        Self::of(Arc::new(backend), options)
+        Ok((Nvgpu::open(sys, kind, log, settings)?, options))
     }
 
     /// A device of a desktop driver's, whose calls go through `sys`.
@@ -171,27 +193,31 @@ impl Device {
     ) -> Result<Self, Error> {
         let options = options.resolve()?;
         let backend = Rm::open(sys, log, options.patience)?;
-        Self::of(Arc::new(backend), options)
+        Self::of(Arc::new(backend), Arc::new(Unobserved), options)
     }
 
-    fn of(backend: Arc<dyn Backend>, options: DeviceOptions) -> Result<Self, Error> {
+    fn of(
+        backend: Arc<dyn Backend>,
+        observer: Arc<dyn Observer>,
+        options: DeviceOptions,
+    ) -> Result<Self, Error> {
         let info = backend.info();
         tracing::info!(name = %info.name, backend = %info.backend, sms = info.sm_count, "opened a GPU");
         Ok(Self {
-            shared: Shared::new(backend, options)?,
+            shared: Shared::new(backend, observer, options)?,
             #[cfg(feature = "sim")]
             software: None,
         })
     }
 
-    /// What the device is.
+    /// The device's description.
     pub fn info(&self) -> &Info {
         self.shared.core.backend().info()
     }
 
-    /// Where kernels are interrupted when another program, a desktop's compositor among them, is to have the
-    /// GPU. At their end on a Jetson, unless a [`Profile`](crate::Profile) says otherwise and its driver can;
-    /// known once the first queue is open.
+    /// The points at which kernels are interrupted when another program, a desktop's compositor among them,
+    /// is to have the GPU. At their end on a Jetson, unless a [`Profile`](crate::Profile) says otherwise and
+    /// its driver can; known once the first queue is open.
     ///
     /// Where kernels run to their end, one that takes more than 100 ms keeps a desktop waiting, and the
     /// driver counts that: after [`switch_limit`](DeviceOptions::switch_limit) in all it takes the channel
@@ -204,24 +230,24 @@ impl Device {
         }
     }
 
-    /// How much memory can be allocated now. On a Jetson that is the kernel's estimate for the memory that CPU
+    /// The memory that can be allocated now. On a Jetson that is the kernel's estimate for the memory that CPU
     /// and GPU share; where the driver does not say, all that the GPU has. Memory that the device keeps for
     /// later buffers counts as free.
     ///
     /// # Errors
-    /// What the driver says.
-    pub fn free_memory(&self) -> Result<Bytes, Error> {
+    /// The driver's errors.
+    pub fn free_memory(&self) -> Result<u64, Error> {
         self.shared.core.here()?;
         let core = &self.shared.core;
-        let free = core.backend().free_memory()?.count().saturating_add(core.memory().kept().count());
-        Ok(Bytes::new(free.min(core.info().memory.count())))
+        let free = core.backend().free_memory()?.saturating_add(core.memory().kept());
+        Ok(free.min(core.info().memory))
     }
 
     /// Gives the memory of freed buffers back that the device keeps for later ones
     /// ([`keep_freed`](DeviceOptions::keep_freed)).
     ///
     /// # Errors
-    /// What the driver says; [`Error::Forked`].
+    /// The driver's errors; [`Error::Forked`].
     pub fn trim(&self) -> Result<(), Error> {
         self.shared.core.here()?;
         self.shared.core.memory().give_back_kept()
@@ -234,15 +260,16 @@ impl Device {
     /// Memory for stacks is allocated when a launch needs more than there is, and stays until the device
     /// goes. Kernels with growing stacks therefore take a sum of such figures, unless
     /// [`reserve_stacks`](Self::reserve_stacks) came first.
-    pub fn stack_memory(&self, stack: u32) -> Bytes {
-        Bytes::new(scratch::bytes(&self.shared.core, scratch::per_thread(stack)))
+    pub fn stack_memory(&self, stack: u32) -> u64 {
+        scratch::bytes(&self.shared.core, scratch::per_thread(stack))
     }
 
     /// Allocates the memory for stacks of `stack` bytes per thread now, so that no launch of a kernel with
     /// such a stack allocates.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`]; [`Error::OutOfAddresses`].
+    /// [`MemoryError::OutOfMemory`](crate::MemoryError::OutOfMemory);
+    /// [`MemoryError::OutOfAddresses`](crate::MemoryError::OutOfAddresses).
     pub fn reserve_stacks(&self, stack: u32) -> Result<(), Error> {
         self.shared.core.alive()?;
         match scratch::per_thread(stack) {
@@ -255,7 +282,9 @@ impl Device {
     /// specified.
     ///
     /// # Errors
-    /// [`Error::EmptyBuffer`]; [`Error::OutOfMemory`]; [`Error::OutOfAddresses`].
+    /// [`MemoryError::EmptyBuffer`](crate::MemoryError::EmptyBuffer);
+    /// [`MemoryError::OutOfMemory`](crate::MemoryError::OutOfMemory);
+    /// [`MemoryError::OutOfAddresses`](crate::MemoryError::OutOfAddresses).
     pub fn alloc(&self, len: u64) -> Result<Buffer, Error> {
         self.shared.core.alive()?;
         let piece = self.shared.alloc(len, MemoryKind::Device, "buffer")?;
@@ -277,19 +306,22 @@ impl Device {
     /// Allocates a buffer of `len` bytes at a given address, a multiple of 4 KiB.
     ///
     /// # Errors
-    /// As [`alloc`](Self::alloc); [`Error::InWindow`] and [`Error::AddressTaken`] if it cannot lie there.
+    /// As [`alloc`](Self::alloc); [`MemoryError::InWindow`](crate::MemoryError::InWindow) and
+    /// [`MemoryError::AddressTaken`](crate::MemoryError::AddressTaken) if it cannot lie there.
     pub fn alloc_at(&self, va: GpuVa, len: u64) -> Result<Buffer, Error> {
         self.shared.core.alive()?;
         let piece = self.shared.alloc_at(va, len, "buffer")?;
         Ok(Buffer::new(&self.shared, piece))
     }
 
-    /// Loads a cubin.
+    /// Loads a cubin: the one that is given, or of several ([`images!`](crate::images)) the one that runs on
+    /// this device.
     ///
     /// # Errors
-    /// [`Error::Cubin`] says what is wrong with it; those of allocating its memory.
-    pub fn load(&self, cubin: &[u8]) -> Result<Program, Error> {
-        Program::load(&self.shared, cubin)
+    /// [`ProgramError::Cubin`](crate::ProgramError::Cubin) says what is wrong with it, or that none is for
+    /// this device; those of allocating its memory.
+    pub fn load<'a>(&self, images: impl Into<Images<'a>>) -> Result<Program, Error> {
+        Program::load(&self.shared, images.into())
     }
 
     /// Opens a queue for launches and copies.
@@ -328,7 +360,7 @@ impl Device {
     /// The GPU's clock in ns, from which timestamps are taken.
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's errors.
     pub fn gpu_time(&self) -> Result<u64, Error> {
         self.shared.core.here()?;
         self.shared.core.backend().gpu_time()
@@ -337,7 +369,7 @@ impl Device {
     /// Reads the GPU's clock and the program's together, in some µs.
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's errors.
     pub fn clock_pair(&self) -> Result<ClockPair, Error> {
         clock::pair(|| self.gpu_time())
     }

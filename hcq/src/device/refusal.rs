@@ -1,11 +1,11 @@
-//! Why `Selector::Auto` passed a backend over, and whether the user can mend that.
+//! The reason `Selector::Auto` passed a backend over, and whether the user can mend it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno as Nix;
 
-use crate::error::{Error, with_causes};
+use crate::error::{Error, OpenError, with_causes};
 use crate::info::BackendKind;
 use crate::tegra::Tegra;
 
@@ -17,7 +17,7 @@ const DISPLAY: &str = "0x03";
 /// NvLoadDisplayModulesService).
 const DENYLIST: &str = "etc/modprobe.d/denylist-oot-modules.conf";
 
-/// Where the machine says which GPUs it has, whether or not their driver is loaded.
+/// The files in which the machine lists its GPUs, whether or not their driver is loaded.
 #[derive(Debug)]
 pub(crate) struct Machine {
     root: PathBuf,
@@ -51,13 +51,13 @@ impl Machine {
         has("power") && !has("ctrl")
     }
 
-    /// What is known of a node of nvgpu's that could not be opened.
+    /// The error with the facts known of an nvgpu node that could not be opened.
     pub fn explain(&self, error: Error) -> Error {
         match error {
-            Error::Open { path, errno, .. }
+            Error::Open(OpenError::Node { path, errno, .. })
                 if Nix::from_raw(errno.raw()) == Nix::ENOENT && self.has_power_alone() =>
             {
-                Error::NotStarted { path, errno }
+                Error::Open(OpenError::NotStarted { path, errno })
             }
             other => other,
         }
@@ -67,15 +67,15 @@ impl Machine {
     /// card in a PCI slot the driver may well be the card's.
     ///
     /// # Errors
-    /// [`Error::DisplayDriver`].
+    /// [`OpenError::DisplayDriver`].
     pub fn check_desktop_driver(&self) -> Result<(), Error> {
         match self.is_orin() && self.root.join("dev/nvidiactl").exists() && !self.has_pci_gpu() {
-            true => Err(Error::DisplayDriver),
+            true => Err(Error::Open(OpenError::DisplayDriver)),
             false => Ok(()),
         }
     }
 
-    /// What an Orin's owner can do where nvgpu's control node is not there.
+    /// The remedy of an Orin's owner where nvgpu's control node is not there.
     fn mend_orin(&self) -> &'static str {
         let has = |path| self.root.join(path).exists();
         if self.has_power_alone() {
@@ -103,7 +103,7 @@ impl Machine {
 pub(crate) struct Refusal {
     backend: BackendKind,
     error: Box<Error>,
-    /// What the user can do.
+    /// The user's remedy.
     mend: Option<String>,
 }
 
@@ -134,11 +134,11 @@ impl Refusal {
     }
 }
 
-/// What the user can do about `error`, if the GPU is there; for one that cannot be used, what it is.
+/// The user's remedy for `error`, if the GPU is there; for one that cannot be used, its name.
 fn mend(backend: BackendKind, error: &Error, machine: &Machine) -> Option<String> {
     let tegra = machine.tegra();
     let mend = match error {
-        Error::Open { errno, .. } => match Nix::from_raw(errno.raw()) {
+        Error::Open(OpenError::Node { errno, .. }) => match Nix::from_raw(errno.raw()) {
             // No node, or one that no driver serves.
             Nix::ENOENT | Nix::ENODEV | Nix::ENXIO | Nix::EIO => match (backend, tegra) {
                 (BackendKind::Nvgpu, _) if machine.is_orin() => machine.mend_orin(),
@@ -151,10 +151,10 @@ fn mend(backend: BackendKind, error: &Error, machine: &Machine) -> Option<String
             },
             _ => return None,
         },
-        Error::Driver { .. } if tegra.is_none() => {
+        Error::Open(OpenError::Driver { .. }) if tegra.is_none() => {
             "install one of these driver branches, or load the driver's modules"
         }
-        Error::Unsupported { .. } | Error::UnsupportedSm { .. } if tegra.is_none() => {
+        Error::Open(OpenError::Unsupported { .. } | OpenError::UnsupportedSm { .. }) if tegra.is_none() => {
             "no code here runs on it; HCQ_DEVICE=sim asks for the software ga10b"
         }
         _ => return None,
@@ -162,7 +162,7 @@ fn mend(backend: BackendKind, error: &Error, machine: &Machine) -> Option<String
     Some(mend.to_owned())
 }
 
-/// What the owner of another Tegra is told.
+/// The message to the owner of another Tegra.
 fn unsupported(tegra: Tegra) -> String {
     format!("the machine's GPU is the {tegra}: of these chips that of Orin alone is driven")
 }

@@ -1,4 +1,4 @@
-//! Which device `Selector::Auto` opens, and what it reports of those that it passes over.
+//! The device that `Selector::Auto` opens, and its report of those that it passes over.
 
 use std::ffi::{CStr, c_void};
 use std::fs;
@@ -97,7 +97,7 @@ impl Write for Log {
     }
 }
 
-/// What is opened, and the lines that say what was passed over: those at info level, and the warnings.
+/// The backend opened, and the lines about those passed over: those at info level, and the warnings.
 fn choose(nodes: Nodes, machine: &Machine) -> (BackendKind, Vec<String>, Vec<String>) {
     let log = Log::default();
     let writer = log.clone();
@@ -234,7 +234,7 @@ fn a_gpu_that_did_not_start_is_an_error_of_that_name() {
     let explained = |files: &[&str], errno| {
         let (_root, machine) = tegra("tegra234", files);
         let path = c"/dev/nvgpu/igpu0/ctrl".to_owned();
-        machine.explain(Error::Open { path, group: None, errno: crate::Errno::of(errno) })
+        machine.explain(Error::Open(OpenError::Node { path, group: None, errno: crate::Errno::of(errno) }))
     };
     let error = explained(&["dev/nvgpu/igpu0/power"], Nix::ENOENT);
     assert_has(&error.to_string(), &["/dev/nvgpu/igpu0/ctrl", "the GPU did not start", "`power` alone"]);
@@ -244,7 +244,7 @@ fn a_gpu_that_did_not_start_is_an_error_of_that_name() {
         (&["dev/nvgpu/igpu0/power"], Nix::EACCES),
         (&[], Nix::ENOENT),
     ] {
-        assert!(matches!(explained(files, errno), Error::Open { .. }), "{files:?}");
+        assert!(matches!(explained(files, errno), Error::Open(OpenError::Node { .. })), "{files:?}");
     }
 }
 
@@ -294,20 +294,23 @@ fn the_owner_of_another_tegra_is_told_which_it_is() {
         }
     }
     assert_has(
-        &Error::UnsupportedSm { sm: 72 }.to_string(),
+        &Error::Open(OpenError::UnsupportedSm { sm: 72 }).to_string(),
         &["the GPU is an sm_72, gv11b of Xavier (tegra194); sm_80"],
     );
-    assert_has(&Error::UnsupportedSm { sm: 120 }.to_string(), &["the GPU is an sm_120; sm_80"]);
+    assert_has(
+        &Error::Open(OpenError::UnsupportedSm { sm: 120 }).to_string(),
+        &["the GPU is an sm_120; sm_80"],
+    );
 }
 
 #[test]
 fn a_desktop_gpu_that_no_code_is_for_is_a_warning() {
     let (_root, machine) = bare();
-    let refusal = |sm| Refusal::new(BackendKind::Rm, Error::UnsupportedSm { sm }, &machine);
+    let refusal = |sm| Refusal::new(BackendKind::Rm, Error::Open(OpenError::UnsupportedSm { sm }), &machine);
     assert_has(&format!("{:?}", refusal(120)), &["Some(\"no code here runs on it; HCQ_DEVICE=sim"]);
     // Thor's owner has had one line, of nvgpu.
     let (_root, thor) = tegra("tegra264", &[]);
-    let refusal = Refusal::new(BackendKind::Rm, Error::UnsupportedSm { sm: 110 }, &thor);
+    let refusal = Refusal::new(BackendKind::Rm, Error::Open(OpenError::UnsupportedSm { sm: 110 }), &thor);
     assert_has(&format!("{refusal:?}"), &["mend: None"]);
 }
 

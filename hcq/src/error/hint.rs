@@ -1,8 +1,8 @@
-//! What to try after an error.
+//! Advice after an error.
 
 use nix::errno::Errno as Nix;
 
-use super::Error;
+use super::{DriverError, Error, LaunchError, MemoryError, OpenError, ProgramError, QueueError};
 use crate::cubin::error::CubinError;
 
 /// The first request of those that are sent that JetPack 5 lacks (source: include/uapi/linux/nvgpu-ctrl.h, r35.6.0
@@ -10,10 +10,28 @@ use crate::cubin::error::CubinError;
 const OPEN_TSG: &str = <nvgpu_sys::nvgpu_gpu_open_tsg_args as nvgpu_sys::Ioctl>::NAME;
 
 impl Error {
-    /// What to try next, in one line.
+    /// Advice in one line.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Open { errno, .. } => match Nix::from_raw(errno.raw()) {
+            Self::Open(error) => error.hint(),
+            Self::Driver(error) => error.hint(),
+            Self::Memory(error) => error.hint(),
+            Self::Program(error) => error.hint(),
+            Self::Launch(error) => error.hint(),
+            Self::Queue(error) => error.hint(),
+            Self::Fault(_) | Self::Lost(_) => {
+                Some("open the device again; `nvdiag esr` explains the error registers")
+            }
+            Self::ForeignDevice { .. } => Some("allocate, load and launch on one device"),
+            Self::Forked { .. } => Some("open a device of its own in each process, after the fork"),
+        }
+    }
+}
+
+impl OpenError {
+    fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Node { errno, .. } => match Nix::from_raw(errno.raw()) {
                 Nix::EACCES | Nix::EPERM => Some(
                     "add the user to the node's group, video on a Jetson (and log in again); `nvdiag doctor` checks it",
                 ),
@@ -27,13 +45,6 @@ impl Error {
                 "`nvdiag doctor` looks for the reason, `ACR bootstrap failed` in the kernel log among them; switch \
                  the board off and on",
             ),
-            Self::Ioctl { name, errno, .. } => hint_of_request(name, Nix::from_raw(errno.raw())),
-            Self::Status {
-                status: rm_sys::NV_ERR_NO_MEMORY | rm_sys::NV_ERR_INSUFFICIENT_RESOURCES, ..
-            } => Some("GPU memory, or what the CPU can map of it, is used up: by this process or by others"),
-            Self::Status { status: rm_sys::NV_ERR_INSUFFICIENT_PERMISSIONS, .. } => {
-                Some("in a container, give it the graphics capability as well as compute")
-            }
             Self::Driver { .. } => Some("HCQ_DEVICE=sim runs on the software ga10b"),
             Self::UnsupportedSm { .. } | Self::Unsupported { .. } => {
                 Some("choose another GPU, or HCQ_DEVICE=sim for the software ga10b")
@@ -44,6 +55,37 @@ impl Error {
                 }
                 Some("`nvdiag doctor` lists what was searched for; feature `sim` adds the software ga10b")
             }
+            Self::NotBuilt { .. } => Some("build with the feature of that name"),
+            Self::Profile { .. } => {
+                Some("`nvdiag bringup` writes such a file; unset HCQ_PROFILE for the defaults")
+            }
+            Self::UnknownSelector { .. } => Some("set HCQ_DEVICE, or the option --device, to one of these"),
+            Self::UnknownSetting { .. } | Self::DisplayDriver => None,
+        }
+    }
+}
+
+impl DriverError {
+    fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Ioctl { name, errno, .. } => hint_of_request(name, Nix::from_raw(errno.raw())),
+            Self::Status {
+                status: rm_sys::NV_ERR_NO_MEMORY | rm_sys::NV_ERR_INSUFFICIENT_RESOURCES, ..
+            } => Some("GPU memory, or what the CPU can map of it, is used up: by this process or by others"),
+            Self::Status { status: rm_sys::NV_ERR_INSUFFICIENT_PERMISSIONS, .. } => {
+                Some("in a container, give it the graphics capability as well as compute")
+            }
+            Self::Interrupted { .. } => {
+                Some("block the signal, or make its handler rarer (a profiler's timer?)")
+            }
+            Self::Status { .. } | Self::Answer { .. } | Self::Mmap { .. } => None,
+        }
+    }
+}
+
+impl MemoryError {
+    fn hint(&self) -> Option<&'static str> {
+        match self {
             Self::InWindow { .. } => Some("let the device choose the address (Device::alloc)"),
             Self::OutOfMemory { len, total: Some(total), .. } if len > total => {
                 Some("the device never has so much: keep a part of the data on it at a time")
@@ -53,42 +95,57 @@ impl Error {
                  (Device::free_memory says how much is free)",
             ),
             Self::OutOfAddresses { .. } => Some("drop buffers, or allocate fewer and larger ones"),
-            Self::NotBuilt { .. } => Some("build with the feature of that name"),
-            Self::Timeout { .. } => Some(
-                "the kernel may be in an endless loop, or a wait has no matching signal; raise the deadline if it is just long",
-            ),
-            Self::Fault(_) | Self::Lost(_) => {
-                Some("open the device again; `nvdiag esr` explains the error registers")
-            }
-            Self::Profile { .. } => {
-                Some("`nvdiag bringup` writes such a file; unset HCQ_PROFILE for the defaults")
-            }
-            Self::UnknownSelector { .. } => Some("set HCQ_DEVICE, or the option --device, to one of these"),
-            Self::Cubin(CubinError::WrongSm { .. }) => {
-                Some("compile it for the device: nvcc -cubin -arch=sm_NN, with the number of `nvdiag info`")
-            }
-            Self::BlockShape { .. } => Some("launch blocks of that shape, or compile without .reqntid"),
-            Self::NoGridWait { .. } => {
-                Some("add the instruction where the kernel first needs the other's results")
-            }
-            Self::ForeignDevice { .. } => Some("allocate, load and launch on one device"),
-            Self::Stopped => Some("wait for work before its queue is dropped; end kernels that poll"),
-            Self::Starved => Some("drop a queue when what other queues wait for has ended"),
-            Self::TooManyQueues { .. } => Some("drop queues, or submit from several places through one"),
-            Self::Forked { .. } => Some("open a device of its own in each process, after the fork"),
-            Self::Interrupted { .. } => {
-                Some("block the signal, or make its handler rarer (a profiler's timer?)")
-            }
-            Self::ForeignNode { .. } => Some("patch a graph with the nodes that its own builder returned"),
-            Self::NotALaunch { .. } => Some("only launches have arguments; record a copy anew to change it"),
             Self::Overlap { .. } => Some("copy through a second buffer, or in pieces that do not overlap"),
-            Self::Arguments { .. } => Some("pass every parameter, in order, with its own width"),
-            _ => None,
+            Self::AddressTaken { .. } | Self::OutOfBounds { .. } => None,
+            Self::NotMapped { .. } | Self::EmptyBuffer => None,
         }
     }
 }
 
-/// What to try where the driver refused the request `name`.
+impl ProgramError {
+    fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Cubin(CubinError::WrongSm { .. } | CubinError::NoneFits { .. }) => {
+                Some("compile it for the device: nvcc -cubin -arch=sm_NN, with the number of `nvdiag info`")
+            }
+            Self::Cubin(_) | Self::NoKernel { .. } => None,
+        }
+    }
+}
+
+impl LaunchError {
+    fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::BlockShape { .. } => Some("launch blocks of that shape, or compile without .reqntid"),
+            Self::NoGridWait { .. } => {
+                Some("add the instruction where the kernel first needs the other's results")
+            }
+            Self::ForeignNode { .. } => Some("patch a graph with the nodes that its own builder returned"),
+            Self::NotALaunch { .. } => Some("only launches have arguments; record a copy anew to change it"),
+            Self::Arguments { .. } => Some("pass every parameter, in order, with its own width"),
+            Self::NoArgument { .. } | Self::ArgumentWidth { .. } => {
+                Some("count the arguments from 0, as the launch was given them, and replace each by its like")
+            }
+            Self::Limit { .. } | Self::Alignment { .. } | Self::Qmd { .. } => None,
+        }
+    }
+}
+
+impl QueueError {
+    fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Timeout { .. } => Some(
+                "the kernel may be in an endless loop, or a wait has no matching signal; raise the deadline if it is just long",
+            ),
+            Self::Stopped => Some("wait for work before its queue is dropped; end kernels that poll"),
+            Self::Starved => Some("drop a queue when what other queues wait for has ended"),
+            Self::TooMany { .. } => Some("drop queues, or submit from several places through one"),
+            Self::WrongQueue { .. } | Self::RingTooSmall { .. } | Self::Discarded => None,
+        }
+    }
+}
+
+/// Advice where the driver refused the request `name`.
 fn hint_of_request(name: &str, errno: Nix) -> Option<&'static str> {
     match errno {
         Nix::ENOTTY if name == OPEN_TSG => Some(

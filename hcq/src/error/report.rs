@@ -1,5 +1,5 @@
-//! What stopped the GPU: decoded from the driver's records, joined with what this process knows of its own
-//! memory.
+//! The fault that stopped the GPU: decoded from the driver's records, joined with this process's own memory
+//! tables.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use nv_hw::fault::{fault_type, global_esr, hww_esr, notifier, warp_esr};
 
 use crate::address::{Bytes, GpuVa};
 
-/// What went wrong.
+/// The kind of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FaultKind {
@@ -126,9 +126,9 @@ impl fmt::Display for FaultKind {
 pub struct Neighbour {
     /// Start of the mapping.
     pub va: GpuVa,
-    /// Its length.
-    pub len: Bytes,
-    /// What it is: "buffer", "program", ...
+    /// Its length in bytes.
+    pub len: u64,
+    /// The kind of object: "buffer", "program", ...
     pub what: &'static str,
     /// Bytes from the mapping's end (positive) or its start (negative) to the address; 0 if it contains it.
     pub distance: i64,
@@ -172,7 +172,7 @@ impl SmRecord {
     }
 }
 
-/// What the driver recorded, undecoded.
+/// The driver's records of a fault, undecoded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FaultRecord {
@@ -184,17 +184,17 @@ pub struct FaultRecord {
     pub log: Vec<String>,
 }
 
-/// Why the GPU stopped, and where.
+/// The cause and the place of a fault that stopped the GPU.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FaultReport {
-    /// What went wrong.
+    /// The kind of the fault.
     pub kind: FaultKind,
     /// The address accessed, where the driver reports it; hardware may give its page only.
     pub address: Option<GpuVa>,
     /// The function that was running: by its program counter, or because no other kernel was in flight.
     pub kernel: Option<String>,
-    /// Where no program counter is known: the kernels of the submissions that had not ended. One of them was
+    /// If no program counter is known: the kernels of the submissions that had not ended. One of them was
     /// running.
     pub in_flight: Vec<String>,
     /// Program counter, an absolute address; where the driver does not report it, that of the only
@@ -207,10 +207,10 @@ pub struct FaultReport {
     /// The mapping nearest to the address. `None` where none lies within 1 MiB, or within one page of the GPU
     /// where its pages are larger: such a mapping has nothing to do with the access.
     pub nearest: Option<Neighbour>,
-    /// What the software ga10b says of it: block, warp and lanes; why it stopped a launch that cannot end;
-    /// and calls before the fault that a real machine does not survive. Empty on hardware.
+    /// The software ga10b's account of it: block, warp and lanes; the reason it stopped a launch that cannot
+    /// end; and calls before the fault that a real machine does not survive. Empty on hardware.
     pub explanation: Vec<String>,
-    /// What all this was decoded from.
+    /// The driver's records, from which all this was decoded.
     pub raw: FaultRecord,
 }
 
@@ -230,7 +230,7 @@ impl fmt::Display for FaultReport {
                 1.. => format!("{distance} past the end of"),
                 _ => format!("{distance} before"),
             };
-            write!(f, " ({place} the {} of {} at {})", n.what, n.len, n.va)?;
+            write!(f, " ({place} the {} of {} at {})", n.what, Bytes(n.len), n.va)?;
         }
         if let Some(kernel) = &self.kernel {
             write!(f, ", in kernel {kernel}")?;
@@ -281,7 +281,7 @@ mod tests {
             instruction: Some("LDG.E R2, [R2.64]".into()),
             nearest: Some(Neighbour {
                 va: GpuVa::inside(0x10_0000_2000),
-                len: Bytes::new(4096),
+                len: 4096,
                 what: "buffer",
                 distance: 1,
             }),

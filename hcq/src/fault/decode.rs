@@ -62,7 +62,7 @@ impl Explain for Registry {
 fn nearest(core: &Core, va: u64) -> Option<Neighbour> {
     let (before, after) = core.memory().around(va);
     let before = before.map(|m| {
-        let end = m.va.raw() + m.len.count();
+        let end = m.va.raw() + m.len;
         (if va < end { 0 } else { (va - end) as i64 + 1 }, m)
     });
     let after = after.map(|m| (-((m.va.raw() - va) as i64), m));

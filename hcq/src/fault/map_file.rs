@@ -1,6 +1,6 @@
 //! The map file: what this process has in its GPU address space, written for other programs to read.
 //!
-//! Where `HCQ_MAP_DIR` names a folder, each process that uses this crate keeps `PID.json` there: windows,
+//! If `HCQ_MAP_DIR` names a folder, each process that uses this crate keeps `PID.json` there: windows,
 //! mappings and loaded programs, as of the last program loaded and of the fault that stopped it. `nvdiag esr
 //! --map FILE` names kernels, instructions and buffers by it. The fields are those of `nvdiag.map/1`.
 
@@ -19,7 +19,7 @@ fn folder() -> Option<&'static PathBuf> {
         .as_ref()
 }
 
-/// Writes the file anew, if it is asked for. What cannot be written is logged: a map is no reason to fail.
+/// Writes the file anew, if it is asked for. A failure to write is logged: a map is no reason to fail.
 pub(crate) fn write(core: &Core, programs: &Registry) {
     let Some(folder) = folder() else { return };
     let pid = std::process::id();
@@ -46,7 +46,7 @@ fn document(core: &Core, programs: &Registry) -> String {
     });
     text.push_str("],\"mappings\":[");
     list(&mut text, core.memory().mappings(), |text, m| {
-        let (va, size) = (m.va.raw(), m.len.count());
+        let (va, size) = (m.va.raw(), m.len);
         let _ = write!(text, "{{\"what\":\"{}\",\"va\":\"{va:#x}\",\"size_bytes\":{size}}}", m.what);
     });
     text.push_str("],\"modules\":[");

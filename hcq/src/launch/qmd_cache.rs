@@ -4,10 +4,10 @@
 use std::sync::{Arc, Weak};
 
 use crate::address::GpuVa;
+use crate::constant_bank::{set_grid, set_grid_id};
 use crate::core::Core;
-use crate::error::Error;
+use crate::error::{Error, LaunchError};
 use crate::info::Info;
-use crate::launch::constant_bank::{set_grid, set_grid_id};
 use crate::launch::target::LaunchTarget;
 use crate::memory::manager::Piece;
 use crate::program::image::Image;
@@ -31,7 +31,7 @@ pub(crate) struct Launch<'a> {
 /// A launch encoded in memory, but for its QMD: the recorder writes that when it knows what follows.
 #[derive(Debug)]
 pub(crate) struct Encoded {
-    /// Where the QMD goes.
+    /// GPU address of the QMD.
     pub va: GpuVa,
     pub qmd: qmd::Qmd,
     /// Offset of the parameters in the memory.
@@ -85,8 +85,8 @@ impl Template {
         })
     }
 
-    /// Whether launches of this kernel in this shape are made from it, whatever their grid, as long as as many
-    /// of its blocks share an SM.
+    /// Whether launches of this kernel in this shape are made from it, whatever their grid, with the same
+    /// number of its blocks on an SM.
     fn fits(&self, kernel: &Kernel, config: &LaunchConfig) -> bool {
         Weak::as_ptr(&self.image) == Arc::as_ptr(kernel.image())
             && self.index == kernel.index()
@@ -198,20 +198,20 @@ fn check(info: &Info, launch: &Launch<'_>) -> Result<(), Error> {
     let name = || kernel.name().to_owned();
     let limit = |what, value: u64, limit: u64| match value <= limit {
         true => Ok(()),
-        false => Err(Error::LaunchLimit { kernel: name(), what, value, limit }),
+        false => Err(Error::Launch(LaunchError::Limit { kernel: name(), what, value, limit })),
     };
     let threads = config.block.iter().fold(1u64, |a, b| a.saturating_mul((*b).into()));
     limit("threads per block", threads, kernel.max_threads().into())?;
     if let Some(required) = kernel.info().required_block
         && required != config.block
     {
-        return Err(Error::BlockShape { kernel: name(), required, given: config.block });
+        return Err(Error::Launch(LaunchError::BlockShape { kernel: name(), required, given: config.block }));
     }
     let shared = u64::from(kernel.static_shared()) + u64::from(config.dynamic_shared);
-    limit("shared memory per block in bytes", shared, info.max_shared_per_block.count())?;
+    limit("shared memory per block in bytes", shared, info.max_shared_per_block)?;
     let (expected, given) = (kernel.param_bytes(), parameters.len() as u32);
     if expected != given {
-        return Err(Error::Arguments { kernel: name(), expected, given });
+        return Err(Error::Launch(LaunchError::Arguments { kernel: name(), expected, given }));
     }
     Ok(())
 }

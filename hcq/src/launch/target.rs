@@ -1,9 +1,9 @@
-//! What launches are encoded for: the QMD version and the constant-bank layout of the GPU.
+//! The GPU that launches are encoded for: its QMD version and constant-bank layout.
 
 use crate::address::GpuVa;
 use crate::backend::Backend;
-use crate::error::Error;
-use crate::launch::constant_bank::{BankContext, BankLayout};
+use crate::constant_bank::{BankContext, BankLayout};
+use crate::error::{Error, OpenError};
 
 /// The tables of a device.
 #[derive(Clone, Copy, Debug)]
@@ -14,7 +14,7 @@ pub(crate) struct LaunchTarget {
     pub conservative: bool,
 }
 
-/// What [`LaunchTarget::conserve`] adds to a block's shared memory: the KiB that the hardware keeps back.
+/// KiB that [`LaunchTarget::conserve`] adds to a block's shared memory: those that the hardware keeps back.
 const CONSERVED_SHARED: u32 = 0x400;
 /// Carve-outs in KiB that it chooses among, the last of which is the most an SM may be set to.
 const CONSERVED_CARVE_OUTS: [u32; 3] = [32, 64, 100];
@@ -27,7 +27,7 @@ impl LaunchTarget {
         let (Some(target), Some(bank)) =
             (qmd::Target::from_sm(sm).filter(|target| target.is_run()), BankLayout::of_sm(sm))
         else {
-            return Err(Error::UnsupportedSm { sm });
+            return Err(Error::Open(OpenError::UnsupportedSm { sm }));
         };
         let (shared_window, local_window) = (layout.shared_window, layout.local_window);
         let bank = BankContext { layout: bank, shared_window, local_window, sm_count: info.sm_count };

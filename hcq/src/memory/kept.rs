@@ -13,7 +13,7 @@ struct Entry<K, T> {
     item: T,
 }
 
-/// What is kept, oldest first: `T`s of a kind and a length.
+/// Kept values, oldest first: `T`s of a kind and a length.
 #[derive(Debug)]
 pub(crate) struct Kept<K, T> {
     entries: VecDeque<Entry<K, T>>,

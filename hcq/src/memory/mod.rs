@@ -2,8 +2,7 @@
 
 pub(crate) mod kept;
 pub(crate) mod manager;
-pub(crate) mod piece_note;
-pub(crate) mod quarantine;
+pub(crate) mod plain;
 pub(crate) mod range_lock;
 pub(crate) mod range_set;
 pub(crate) mod shared_bytes;

@@ -1,11 +1,11 @@
-//! A lock of byte ranges: accesses of the same bytes take turns, others run at the same time.
+//! A lock of byte ranges: accesses of the same bytes exclude each other, others run at the same time.
 
 use std::ops::Range;
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use crate::sync::lock;
 
-/// What a thread does with a range.
+/// An access of a thread to a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     /// Runs beside other reads.

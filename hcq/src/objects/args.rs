@@ -1,17 +1,15 @@
 //! The arguments of a launch.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
-use crate::error::Error;
+use crate::error::{Error, LaunchError};
 use crate::objects::buffer::Buffer;
 use crate::objects::shared::Shared;
 
 /// Largest alignment of an argument: parameters occupy 4 KiB at most.
 const MAX_ALIGN: usize = 4096;
-
-/// Bytes of an address.
-pub(crate) const ADDRESS: u64 = 8;
 
 /// The arguments of a launch, laid out as the compiler lays out parameters: each at its natural alignment.
 ///
@@ -19,8 +17,10 @@ pub(crate) const ADDRESS: u64 = 8;
 #[derive(Clone, Default)]
 pub struct Args {
     bytes: Vec<u8>,
-    /// Buffers, and where in the bytes their addresses are.
-    buffers: Vec<(u64, Buffer)>,
+    /// Where in the bytes each argument is.
+    places: Vec<Range<usize>>,
+    /// Buffers, and which arguments their addresses are.
+    buffers: Vec<(usize, Buffer)>,
     /// The first alignment that is none.
     misaligned: Option<usize>,
 }
@@ -49,11 +49,8 @@ impl Args {
     /// promise.
     #[must_use]
     pub fn buffer_at(mut self, buffer: &Buffer, byte_offset: u64) -> Self {
-        let args = self.u64(buffer.va().raw().wrapping_add(byte_offset));
-        let at = args.bytes.len() as u64 - ADDRESS;
-        self = args;
-        self.buffers.push((at, buffer.clone()));
-        self
+        self.buffers.push((self.places.len(), buffer.clone()));
+        self.u64(buffer.va().raw().wrapping_add(byte_offset))
     }
 
     /// A 32-bit unsigned integer.
@@ -81,7 +78,7 @@ impl Args {
     }
 
     /// A value of any other type: its bytes, at a multiple of `align`, a power of two up to 4096. With
-    /// another alignment every launch with these arguments is refused ([`Error::Alignment`]).
+    /// another alignment every launch with these arguments is refused ([`LaunchError::Alignment`]).
     #[must_use]
     pub fn bytes(mut self, value: &[u8], align: usize) -> Self {
         if align.is_power_of_two() && align <= MAX_ALIGN {
@@ -89,7 +86,9 @@ impl Args {
         } else {
             self.misaligned.get_or_insert(align);
         }
+        let at = self.bytes.len();
         self.bytes.extend_from_slice(value);
+        self.places.push(at..self.bytes.len());
         self
     }
 
@@ -103,15 +102,20 @@ impl Args {
         self.buffers.iter().map(|(_, buffer)| buffer)
     }
 
-    /// The buffers named so far, each with the offset of its address.
-    pub(crate) fn addresses(&self) -> impl Iterator<Item = (u64, &Buffer)> {
-        self.buffers.iter().map(|(at, buffer)| (*at, buffer))
+    /// Where in the parameter block each argument is.
+    pub(crate) fn places(&self) -> &[Range<usize>] {
+        &self.places
+    }
+
+    /// The buffers named so far, each with the number of the argument that is its address.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = (usize, &Buffer)> {
+        self.buffers.iter().map(|(index, buffer)| (*index, buffer))
     }
 
     /// Refuses arguments that no kernel of the device can take.
     pub(crate) fn check(&self, shared: &Arc<Shared>) -> Result<(), Error> {
         match self.misaligned {
-            Some(align) => Err(Error::Alignment { align, limit: MAX_ALIGN }),
+            Some(align) => Err(Error::Launch(LaunchError::Alignment { align, limit: MAX_ALIGN })),
             None => Buffer::check_device(shared, self.buffers()),
         }
     }
@@ -129,6 +133,7 @@ mod tests {
         assert_eq!(args.as_bytes()[16..20], 1.0f32.to_le_bytes());
         assert_eq!(args.as_bytes()[24..28], [7, 7, 7, 0]);
         assert_eq!(args.as_bytes()[28], 9);
+        assert_eq!(args.places(), [0..4, 8..16, 16..20, 20..24, 24..27, 28..32]);
     }
 
     #[test]

@@ -4,17 +4,17 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use nvgpu_sys::Note;
-
 use crate::address::{Bytes, GpuVa};
 use crate::backend::MemoryKind;
-use crate::error::Error;
+use crate::error::{Error, MemoryError};
 use crate::memory::manager::Piece;
+use crate::memory::plain::Plain;
 use crate::memory::range_lock::{Access, RangeLock};
 use crate::objects::shared::Shared;
 use crate::submission::limbo::Keep;
 use crate::submission::timeline::Timeline;
 use crate::submission::uses::{Replays, Uses};
+use zerocopy::IntoBytes;
 
 struct Inner {
     shared: Arc<Shared>,
@@ -31,7 +31,7 @@ impl Drop for Inner {
         if !self.shared.core.is_open_here() {
             return;
         }
-        // What nothing uses is freed right here, by its own drop.
+        // Memory that nothing uses is freed right here, by its own drop.
         if !self.uses.have_ended() {
             let uses = std::mem::take(&mut self.uses);
             self.shared.limbo.retire(uses, [self.memory.clone() as Keep]);
@@ -40,7 +40,7 @@ impl Drop for Inner {
 }
 
 /// GPU memory. Cloning is cheap and names the same memory; it goes back when the last clone is gone and the
-/// last submission that names it has completed. What a new buffer contains is not specified.
+/// last submission that names it has completed. The content of a new buffer is not specified.
 ///
 /// Threads may [`read`](Self::read) and [`write`](Self::write) a buffer at the same time: each call is one
 /// whole access to all others of this program, clones of the buffer included, and calls for different bytes
@@ -52,7 +52,7 @@ pub struct Buffer(Arc<Inner>);
 
 impl fmt::Debug for Buffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Buffer({} at {})", Bytes::new(self.len()), self.va())
+        write!(f, "Buffer({} at {})", Bytes(self.len()), self.va())
     }
 }
 
@@ -70,15 +70,14 @@ impl Buffer {
         self.0.memory.len()
     }
 
-    /// Where the GPU sees it: a multiple of 256, of 2 MiB from 8 MiB on.
+    /// The GPU address: a multiple of 256, of 2 MiB from 8 MiB on.
     pub fn va(&self) -> GpuVa {
         self.0.memory.va()
     }
 
-    /// Names it in what the checks of the software ga10b find (`NVGPU_SIM_CHECK`); elsewhere the name is
-    /// dropped.
+    /// Names it in what the checks of the software ga10b find; elsewhere the name is dropped.
     pub fn set_name(&self, name: &str) {
-        self.0.memory.manager().note(|| Note::Named { va: self.va().raw(), name });
+        self.0.shared.core.observer().named(self.va(), name);
     }
 
     pub(crate) fn id(&self) -> u64 {
@@ -116,8 +115,8 @@ impl Buffer {
     /// Refuses a range that is not inside the buffer.
     pub(crate) fn check(&self, offset: u64, len: u64) -> Result<(), Error> {
         if offset.checked_add(len).is_none_or(|end| end > self.len()) {
-            let size = Bytes::new(self.len());
-            return Err(Error::OutOfBounds { what: "buffer", offset, len, size });
+            let size = self.len();
+            return Err(Error::Memory(MemoryError::OutOfBounds { what: "buffer", offset, len, size }));
         }
         Ok(())
     }
@@ -134,7 +133,7 @@ impl Buffer {
         dst.check(dst_off, len)?;
         // Clones share the memory; two buffers never do.
         match src.id() == dst.id() && src_off.abs_diff(dst_off) < len {
-            true => Err(Error::Overlap { from: src_off, to: dst_off, len }),
+            true => Err(Error::Memory(MemoryError::Overlap { from: src_off, to: dst_off, len })),
             false => Ok(()),
         }
     }
@@ -151,8 +150,8 @@ impl Buffer {
     /// waited for.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`]; [`Error::Timeout`] and [`Error::Fault`] of that submission; [`Error::Lost`];
-    /// [`Error::Forked`].
+    /// [`MemoryError::OutOfBounds`]; [`QueueError::Timeout`](crate::QueueError::Timeout) and [`Error::Fault`]
+    /// of that submission; [`Error::Lost`]; [`Error::Forked`].
     pub fn write(&self, offset: u64, data: &[u8]) -> Result<(), Error> {
         self.wait(offset, data.len() as u64)?;
         let _whole = self.0.access.take(offset, data.len() as u64, Access::Write);
@@ -164,11 +163,50 @@ impl Buffer {
     /// submitted is not waited for.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`]; [`Error::Timeout`] and [`Error::Fault`] of that submission; [`Error::Lost`];
-    /// [`Error::Forked`].
+    /// [`MemoryError::OutOfBounds`]; [`QueueError::Timeout`](crate::QueueError::Timeout) and [`Error::Fault`]
+    /// of that submission; [`Error::Lost`]; [`Error::Forked`].
     pub fn read(&self, offset: u64, data: &mut [u8]) -> Result<(), Error> {
         self.wait(offset, data.len() as u64)?;
         let _whole = self.0.access.take(offset, data.len() as u64, Access::Read);
         self.0.shared.download(&self.0.memory, offset, data)
+    }
+
+    /// Writes numbers from `offset` bytes in on, as [`write`](Self::write) writes bytes. Literals need their
+    /// type: `[1.0_f32; 8]`.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn write_slice<T: Plain>(&self, offset: u64, values: &[T]) -> Result<(), Error> {
+        self.write(offset, values.as_bytes())
+    }
+
+    /// Fills `values` from `offset` bytes in on, as [`read`](Self::read) reads bytes.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_slice<T: Plain>(&self, offset: u64, values: &mut [T]) -> Result<(), Error> {
+        self.read(offset, values.as_mut_bytes())
+    }
+
+    /// Reads `count` numbers from `offset` bytes in on, as [`read`](Self::read) reads bytes.
+    ///
+    /// ```
+    /// # use hcq::{Device, Selector};
+    /// # let device = Device::open(Selector::Sim)?;
+    /// let buffer = device.alloc(16)?;
+    /// buffer.write_slice(0, &[1.0_f32, 2.0, 3.0, 4.0])?;
+    /// assert_eq!(buffer.read_vec::<f32>(8, 2)?, [3.0, 4.0]);
+    /// # Ok::<(), hcq::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_vec<T: Plain>(&self, offset: u64, count: usize) -> Result<Vec<T>, Error> {
+        // Refused before it is allocated.
+        let len = count.saturating_mul(size_of::<T>());
+        self.check(offset, len as u64)?;
+        let mut values = vec![T::new_zeroed(); count];
+        self.read_slice(offset, &mut values)?;
+        Ok(values)
     }
 }

@@ -1,5 +1,5 @@
-//! What the objects of an open device share above its floor: programs, scratch memory, staged copies, and
-//! what waits to be freed.
+//! State that the objects of an open device share above its core: programs, scratch memory, staged copies,
+//! and deferred frees.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,6 +11,7 @@ use crate::fault::map_file;
 use crate::launch::target::LaunchTarget;
 use crate::memory::manager::Piece;
 use crate::objects::staging::Staging;
+use crate::observer::Observer;
 use crate::options::DeviceOptions;
 use crate::program::image::Image;
 use crate::program::kernel::Kernel;
@@ -29,14 +30,18 @@ pub(crate) struct Shared {
     pub limbo: Arc<Limbo>,
     /// Loaded programs, to name the code a fault happened in.
     pub programs: Arc<Registry>,
-    /// What launches are encoded for.
+    /// The encoding of launches.
     pub target: LaunchTarget,
     pub core: Arc<Core>,
 }
 
 impl Shared {
     /// A fresh address space with nothing in it.
-    pub fn new(backend: Arc<dyn Backend>, options: DeviceOptions) -> Result<Arc<Self>, Error> {
+    pub fn new(
+        backend: Arc<dyn Backend>,
+        observer: Arc<dyn Observer>,
+        options: DeviceOptions,
+    ) -> Result<Arc<Self>, Error> {
         let target = LaunchTarget::of(&*backend, options.has_conservative_descriptors())?;
         let programs = Arc::<Registry>::default();
         Ok(Arc::new(Self {
@@ -46,7 +51,7 @@ impl Shared {
             limbo: Arc::default(),
             programs: programs.clone(),
             target,
-            core: Core::new(backend, options, programs),
+            core: Core::new(backend, observer, options, programs),
         }))
     }
 
@@ -95,22 +100,11 @@ impl Shared {
         piece.is_mapped() && !self.core.options.staged_copies
     }
 
-    /// Reports an access of the CPU to the backend's witness.
-    fn accesses(&self, piece: &Piece, offset: u64, len: usize, writes: bool) -> Result<(), Error> {
-        match self.core.backend().witness() {
-            Some(witness) => {
-                witness.accesses(piece.address(offset, len as u64)?, len, writes);
-                Ok(())
-            }
-            None => Ok(()),
-        }
-    }
-
     /// Writes into memory that no submission uses.
     pub fn upload(&self, piece: &Piece, offset: u64, data: &[u8]) -> Result<(), Error> {
         if self.by_cpu(piece) {
             self.core.backend().before_cpu_access(piece.kind())?;
-            self.accesses(piece, offset, data.len(), true)?;
+            self.core.observer().written(piece.at(offset), data.len() as u64);
             return piece.write(offset, data);
         }
         self.staging()?.upload(piece.at(offset), data)
@@ -120,7 +114,7 @@ impl Shared {
     pub fn download(&self, piece: &Piece, offset: u64, data: &mut [u8]) -> Result<(), Error> {
         if self.by_cpu(piece) {
             self.core.backend().before_cpu_access(piece.kind())?;
-            self.accesses(piece, offset, data.len(), false)?;
+            self.core.observer().read(piece.at(offset), data.len() as u64);
             return piece.read(offset, data);
         }
         self.staging()?.download(piece.at(offset), data)

@@ -96,8 +96,8 @@ impl<'a> Own<'a> {
         Self { staging, slots: VecDeque::with_capacity(SLOTS) }
     }
 
-    /// Whether another copy can start without waiting for one of this thread's. Who has no slot waits for one;
-    /// who has one never waits for others, which might wait for it.
+    /// Whether another copy can start without waiting for one of this thread's. A thread without a slot waits
+    /// for one; who has one never waits for others, which might wait for it.
     fn reserve(&mut self) -> bool {
         if self.slots.len() == SLOTS {
             return false;
@@ -267,7 +267,7 @@ impl Staging {
     }
 }
 
-/// Where part `i` of a copy lies on the GPU's side.
+/// GPU address of part `i` of a copy.
 fn part_at(va: GpuVa, i: usize) -> GpuVa {
     GpuVa::inside(va.raw() + (i * SLOT) as u64)
 }
@@ -276,6 +276,7 @@ fn part_at(va: GpuVa, i: usize) -> GpuVa {
 mod tests {
     use super::*;
     use crate::backend::tests::Books;
+    use crate::error::QueueError;
 
     #[test]
     fn a_copy_that_was_refused_does_not_go_with_the_next() {
@@ -287,7 +288,7 @@ mod tests {
             assert!(copies.words.is_empty());
             last = copies.copy(at, at, 4);
         }
-        assert!(matches!(last, Err(Error::Timeout { .. })));
+        assert!(matches!(last, Err(Error::Queue(QueueError::Timeout { .. }))));
         assert!(copies.words.is_empty());
     }
 }

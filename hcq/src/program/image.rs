@@ -5,9 +5,9 @@ use std::sync::{Arc, OnceLock};
 
 use crate::address::GpuVa;
 use crate::backend::ChannelId;
+use crate::cubin::loader::{Cubin, KernelInfo};
 use crate::error::Error;
 use crate::memory::manager::Piece;
-use crate::program::loader::{Cubin, KernelInfo, Part};
 use crate::submission::limbo::{Keep, Limbo};
 use crate::submission::uses::Uses;
 
@@ -60,22 +60,17 @@ impl Image {
         &self.content
     }
 
-    /// What its kernels need, in the order of the symbol table.
+    /// The requirements of its kernels, in the order of the symbol table.
     pub fn kernels(&self) -> &[KernelInfo] {
         &self.cubin.kernels
     }
 
-    /// Its sections, by offset.
-    pub fn parts(&self) -> &[Part] {
-        &self.cubin.parts
-    }
-
-    /// Who uses a kernel.
+    /// The submissions that use a kernel.
     pub fn uses(&self, index: usize) -> &Uses {
         &self.uses[index]
     }
 
-    /// Where it lies.
+    /// The GPU address.
     pub fn base(&self) -> GpuVa {
         self.memory.va()
     }

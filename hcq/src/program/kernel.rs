@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::address::GpuVa;
+use crate::cubin::loader::KernelInfo;
 use crate::error::Error;
 use crate::program::image::Image;
-use crate::program::loader::KernelInfo;
 use crate::program::occupancy::Occupancy;
 use crate::program::scratch;
 use crate::shape::LaunchConfig;
@@ -81,9 +81,10 @@ impl Kernel {
         self.info().max_threads.min(by_registers)
     }
 
-    /// How many blocks of `threads` threads with `dynamic_shared` bytes of shared memory beyond the static
-    /// ones an SM holds at once. A grid whose blocks wait for each other must not be larger than that times
-    /// the SMs. None for blocks that cannot be launched: of no threads, or more than [`Self::max_threads`].
+    /// The number of blocks of `threads` threads with `dynamic_shared` bytes of shared memory beyond the
+    /// static ones that an SM holds at once. A grid whose blocks wait for each other must not be larger than
+    /// that times the SMs. None for blocks that cannot be launched: of no threads, or more than
+    /// [`Self::max_threads`].
     pub fn blocks_per_sm(&self, threads: u32, dynamic_shared: u32) -> u32 {
         if !(1..=self.max_threads()).contains(&threads) {
             return 0;
@@ -91,7 +92,7 @@ impl Kernel {
         self.occupancy(threads, dynamic_shared).map_or(0, |o| o.blocks_per_sm)
     }
 
-    /// How full such blocks make an SM, and what limits them; `None` for an SM whose limits are not known.
+    /// The occupancy of an SM by such blocks, and its limit; `None` for an SM whose limits are not known.
     pub fn occupancy(&self, threads: u32, dynamic_shared: u32) -> Option<Occupancy> {
         let target = qmd::Target::from_sm(self.image.device_sm())?;
         let reserved = if self.image.sm() >= 90 { qmd::RESERVED_SHARED_BYTES } else { 0 };
@@ -105,7 +106,7 @@ impl Kernel {
         self.image.has_grid_wait(self.index)
     }
 
-    /// Where the code starts.
+    /// GPU address of the code.
     pub fn address(&self) -> GpuVa {
         GpuVa::inside(self.image.base().raw() + self.info().code.offset)
     }

@@ -1,6 +1,6 @@
-//! How full the blocks of a kernel make an SM.
+//! Occupancy of an SM by the blocks of a kernel.
 
-/// What keeps more blocks off an SM.
+/// The resource that keeps more blocks off an SM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OccupancyLimit {
@@ -39,7 +39,7 @@ pub struct Occupancy {
     pub warps_per_sm: u32,
     /// Most warps an SM holds.
     pub max_warps_per_sm: u32,
-    /// What limits it.
+    /// The resource that limits it.
     pub limit: OccupancyLimit,
 }
 

@@ -2,22 +2,20 @@
 //! times what one copy engine does.
 
 use crate::backend::MemoryKind;
-use crate::error::Error;
+use crate::cubin::CubinError;
+use crate::error::{Error, ProgramError};
 use crate::info::BackendKind;
 use crate::launch::qmd_cache::Launch;
 use crate::objects::buffer::Buffer;
 use crate::objects::program::Program;
 use crate::objects::shared::Shared;
+use crate::program::images::Images;
 use crate::program::kernel::Kernel;
 use crate::shape::LaunchConfig;
 
 /// `hcq/kernels/copy.ptx`, compiled for the first part of each major version, which later ones of that version
 /// run, and for Tegra, to which that does not extend.
-const CUBINS: [(u32, &[u8]); 3] = [
-    (87, include_bytes!("../../kernels/copy.sm_87.cubin")),
-    (80, include_bytes!("../../kernels/copy.sm_80.cubin")),
-    (90, include_bytes!("../../kernels/copy.sm_90.cubin")),
-];
+const IMAGES: Images<'_> = images!("../../kernels/copy", sm_80, sm_87, sm_90);
 /// Threads of a block, each of which moves one vector. On an H200 that is faster than fewer or more threads, and
 /// than more vectors for each.
 const THREADS: u32 = 256;
@@ -27,8 +25,8 @@ const ALIGN: u64 = 16;
 const TILE: u64 = THREADS as u64 * ALIGN;
 /// The fewest bytes that the kernel for unequal alignment copies.
 const LEAST_REALIGNED: u64 = 64;
-/// Where kernels do copies unless options say otherwise: from this many bytes on. On an H200 a copy engine
-/// takes longer from here: 5.1 against 4.6 us, the wait included.
+/// Least bytes of a copy by a kernel, unless options say otherwise. On an H200 a copy engine takes longer
+/// from here: 5.1 against 4.6 us, the wait included.
 const FROM: u64 = 64 << 10;
 /// More blocks than this in one launch are left to the engine: 8 TiB.
 const MAX_BLOCKS: u64 = 1 << 31;
@@ -78,12 +76,9 @@ pub(crate) fn for_copy(
 
 /// The kernels for equal and for unequal alignment, where there is code for the GPU.
 fn load(shared: &Shared) -> Result<Option<[Kernel; 2]>, Error> {
-    let device = shared.core.info().sm_number();
-    match CUBINS.iter().find(|(sm, _)| *sm == device || (*sm != 87 && sm / 10 == device / 10)) {
-        Some((_, cubin)) => {
-            let program = Program::load(shared, cubin)?;
-            Ok(Some([program.kernel("copy")?, program.kernel("realign")?]))
-        }
-        None => Ok(None),
+    match Program::load(shared, IMAGES) {
+        Ok(program) => Ok(Some([program.kernel("copy")?, program.kernel("realign")?])),
+        Err(Error::Program(ProgramError::Cubin(CubinError::NoneFits { .. }))) => Ok(None),
+        Err(other) => Err(other),
     }
 }

@@ -33,11 +33,13 @@ pub(crate) struct LaunchNode {
     pub template: usize,
     /// Its number among the launches: where its parameters are.
     pub number: usize,
+    /// Where its arguments are among its parameters.
+    pub places: Vec<Range<usize>>,
     /// It is a copy, and follows earlier copies.
     pub copies: bool,
 }
 
-/// What a node does.
+/// The action of a node.
 pub(crate) enum Action {
     Launch(LaunchNode),
     Barrier,
@@ -52,7 +54,7 @@ pub(crate) struct Node {
     pub after: Vec<usize>,
     /// It may begin while the only one that it follows still runs.
     pub early: bool,
-    /// What it reads or writes.
+    /// The buffers that it reads or writes.
     pub buffers: Vec<Buffer>,
 }
 
@@ -69,7 +71,7 @@ impl Node {
 /// The commands of a graph: in memory of their own, or few enough to be repeated with each replay.
 pub(crate) struct Commands {
     memory: Option<Arc<Piece>>,
-    /// Where those in memory lie.
+    /// Segments of those in memory.
     pub segments: Vec<Segment>,
     /// Those to repeat.
     pub words: Vec<u32>,

@@ -6,13 +6,13 @@
 //! whose address a replay may still read: those of its nodes, and those of the patches that hold.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::address::Bytes;
-use crate::error::Error;
+use crate::error::{Error, LaunchError};
 use crate::launch::qmd_cache::{Launch, QmdCache};
-use crate::objects::args::{ADDRESS, Args};
+use crate::objects::args::Args;
 use crate::objects::buffer::Buffer;
 use crate::objects::shared::Shared;
 use crate::program::kernel::Kernel;
@@ -76,21 +76,23 @@ impl GraphBuilder {
     fn push_launch(
         &mut self,
         launch: &Launch<'_>,
+        places: &[Range<usize>],
         copies: bool,
         buffers: Vec<Buffer>,
     ) -> Result<NodeId, Error> {
         let template = self.qmds.number(&self.shared.core, launch)?;
         let (kernel, config, number) = (launch.kernel.clone(), launch.config, self.parameters.len());
         self.parameters.push(launch.parameters.to_vec());
-        Ok(self.push(Action::Launch(LaunchNode { kernel, config, template, number, copies }), buffers))
+        let node = LaunchNode { kernel, config, template, number, places: places.to_vec(), copies };
+        Ok(self.push(Action::Launch(node), buffers))
     }
 
     /// Adds a launch.
     ///
     /// # Errors
-    /// [`Error::Arguments`], [`Error::Alignment`], [`Error::LaunchLimit`], [`Error::BlockShape`] and
-    /// [`Error::Qmd`] name what does not fit; [`Error::ForeignDevice`] for a kernel or a buffer of another
-    /// device.
+    /// [`LaunchError::Arguments`], [`LaunchError::Alignment`], [`LaunchError::Limit`],
+    /// [`LaunchError::BlockShape`] and [`LaunchError::Qmd`] name what does not fit; [`Error::ForeignDevice`]
+    /// for a kernel or a buffer of another device.
     ///
     /// # Safety
     /// As for [`Queue::launch`](crate::Queue::launch), for every replay of the graph, which safe code may
@@ -105,7 +107,7 @@ impl GraphBuilder {
     ) -> Result<NodeId, Error> {
         args.check(&self.shared)?;
         let launch = Launch { kernel, config, parameters: args.as_bytes() };
-        self.push_launch(&launch, false, args.buffers().cloned().collect())
+        self.push_launch(&launch, args.places(), false, args.buffers().cloned().collect())
     }
 
     /// Adds a launch that starts when the nodes `after`, and everything before the last barrier, have ended,
@@ -116,7 +118,7 @@ impl GraphBuilder {
     /// before it.
     ///
     /// # Errors
-    /// As [`launch`](Self::launch); [`Error::ForeignNode`] for a node of another graph.
+    /// As [`launch`](Self::launch); [`LaunchError::ForeignNode`] for a node of another graph.
     ///
     /// # Safety
     /// As for [`launch`](Self::launch).
@@ -129,7 +131,11 @@ impl GraphBuilder {
     ) -> Result<NodeId, Error> {
         let graph = self.number;
         if let Some(foreign) = after.iter().find(|node| node.graph != graph) {
-            return Err(Error::ForeignNode { node: foreign.node, owner: foreign.graph, graph });
+            return Err(Error::Launch(LaunchError::ForeignNode {
+                node: foreign.node,
+                owner: foreign.graph,
+                graph,
+            }));
         }
         // SAFETY: the caller's promise is the same.
         let id = unsafe { self.launch(kernel, config, args) }?;
@@ -146,7 +152,7 @@ impl GraphBuilder {
     /// [`launch_after`](Self::launch_after).
     ///
     /// # Errors
-    /// As [`launch_after`](Self::launch_after); [`Error::NoGridWait`] for a kernel without
+    /// As [`launch_after`](Self::launch_after); [`LaunchError::NoGridWait`] for a kernel without
     /// `griddepcontrol.wait` in its own code.
     ///
     /// # Safety
@@ -161,7 +167,7 @@ impl GraphBuilder {
     ) -> Result<NodeId, Error> {
         // Code for SMs without the instruction has none; its launch waits for the other to end.
         if kernel.image().sm() >= 90 && !kernel.waits_for_grids() {
-            return Err(Error::NoGridWait { kernel: kernel.name().to_owned() });
+            return Err(Error::Launch(LaunchError::NoGridWait { kernel: kernel.name().to_owned() }));
         }
         // SAFETY: the caller's promise includes the one that is asked for here.
         let id = unsafe { self.launch_after(kernel, config, args, &[after]) }?;
@@ -169,7 +175,7 @@ impl GraphBuilder {
         Ok(id)
     }
 
-    /// What is added next starts after everything added so far has ended, and sees what it wrote.
+    /// A barrier: work added later starts after everything added so far has ended, and sees its writes.
     pub fn barrier(&mut self) {
         self.push(Action::Barrier, Vec::new());
     }
@@ -177,7 +183,8 @@ impl GraphBuilder {
     /// Adds a copy of `len` bytes from `src_off` in `src` to `dst_off` in `dst`; the ranges must not overlap.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`], [`Error::Overlap`] and [`Error::ForeignDevice`].
+    /// [`MemoryError::OutOfBounds`](crate::MemoryError::OutOfBounds),
+    /// [`MemoryError::Overlap`](crate::MemoryError::Overlap) and [`Error::ForeignDevice`].
     pub fn copy(
         &mut self,
         src: &Buffer,
@@ -189,7 +196,7 @@ impl GraphBuilder {
         Buffer::check_copy(&self.shared, (src, src_off), (dst, dst_off), len)?;
         let ends = vec![src.clone(), dst.clone()];
         match copy_kernel::for_copy(&self.shared, (src, src_off), (dst, dst_off), len)? {
-            Some(copy) => self.push_launch(&copy.launch(), true, ends),
+            Some(copy) => self.push_launch(&copy.launch(), &[], true, ends),
             None => Ok(self.push(Action::Copy { from: src.at(src_off), to: dst.at(dst_off), len }, ends)),
         }
     }
@@ -230,11 +237,12 @@ impl GraphBuilder {
 /// A buffer whose address was patched into the parameters of a launch.
 struct Patched {
     launch: usize,
-    at: u64,
+    /// Which argument.
+    index: usize,
     _buffer: Buffer,
 }
 
-/// What changes from replay to replay.
+/// State that changes from replay to replay.
 struct State {
     qmds: QmdCache,
     /// One at least.
@@ -338,9 +346,10 @@ impl Graph {
         self.launch_nodes().count()
     }
 
-    /// Replaces arguments of a launch by `args`, from `byte_offset` bytes into its parameters on, for all
-    /// later replays; those that were started before keep theirs. Does not wait: only a replay does, if three
-    /// with other arguments are still running.
+    /// Replaces arguments of a launch by `args`, the one of number `index` and those after it, for all later
+    /// replays; those that were started before keep theirs. Arguments are counted from 0, as the launch was
+    /// given them, and each is replaced by one of its width. Does not wait: only a replay does, if three with
+    /// other arguments are still running.
     ///
     /// The graph keeps the buffers that `args` names until it goes, or until another patch replaces their
     /// addresses.
@@ -357,53 +366,69 @@ impl Graph {
     /// // SAFETY: the kernel reads 32 floats of `a` and `b`, and writes 32 of `c`.
     /// let node = unsafe { graph.launch(&kernel, LaunchConfig::new(1, 32), &args) }?;
     /// let graph = graph.build()?;
-    /// // SAFETY: the second argument, 8 bytes in, becomes another buffer of 32 floats.
-    /// unsafe { graph.patch_args(node, 8, &Args::new().buffer(&other)) }?;
+    /// // SAFETY: `b` becomes another buffer of 32 floats.
+    /// unsafe { graph.patch_args(node, 1, &Args::new().buffer(&other)) }?;
     /// # Ok::<(), hcq::Error>(())
     /// ```
     ///
     /// # Errors
-    /// [`Error::ForeignNode`] for a node of another graph; [`Error::NotALaunch`] for a copy;
-    /// [`Error::OutOfBounds`]; [`Error::Alignment`]; [`Error::ForeignDevice`] for a buffer of another device;
-    /// [`Error::Forked`].
+    /// [`LaunchError::ForeignNode`] for a node of another graph; [`LaunchError::NotALaunch`] for a copy;
+    /// [`LaunchError::NoArgument`]; [`LaunchError::ArgumentWidth`]; [`LaunchError::Alignment`];
+    /// [`Error::ForeignDevice`] for a buffer of another device; [`Error::Forked`].
     ///
     /// # Safety
     /// As for [`GraphBuilder::launch`], with the arguments as they are then: an address or a number of
     /// elements decides what the kernel writes.
-    pub unsafe fn patch_args(&self, node: NodeId, byte_offset: u64, args: &Args) -> Result<(), Error> {
+    pub unsafe fn patch_args(&self, node: NodeId, index: usize, args: &Args) -> Result<(), Error> {
         self.shared.core.here()?;
         args.check(&self.shared)?;
         let NodeId { graph: owner, node } = node;
         if owner != self.number {
-            return Err(Error::ForeignNode { node, owner, graph: self.number });
+            return Err(Error::Launch(LaunchError::ForeignNode { node, owner, graph: self.number }));
         }
         let launch = self.nodes.get(node).and_then(Node::launch).filter(|launch| !launch.copies);
-        let number = launch.ok_or(Error::NotALaunch { node, graph: owner })?.number;
+        let launch = launch.ok_or(Error::Launch(LaunchError::NotALaunch { node, graph: owner }))?;
+        let places = replaced(launch, index, args)?;
+        let (number, end) = (launch.number, index + places.len());
         let mut state = lock(&self.state);
         let State { encodings, parameters, patched, .. } = &mut *state;
-        let (parameters, data) = (&mut parameters[number], args.as_bytes());
-        let (len, size) = (data.len() as u64, Bytes::new(parameters.len() as u64));
-        let outside = Error::OutOfBounds { what: "arguments", offset: byte_offset, len, size };
-        let range = usize::try_from(byte_offset).ok().and_then(|at| Some(at..at.checked_add(data.len())?));
-        let Some(place) = range.and_then(|range| parameters.get_mut(range)) else { return Err(outside) };
-        place.copy_from_slice(data);
+        for (place, new) in places.iter().zip(args.places()) {
+            parameters[number][place.clone()].copy_from_slice(&args.as_bytes()[new.clone()]);
+        }
         for encoding in encodings {
             if !encoding.stale.contains(&number) {
                 encoding.stale.push(number);
             }
         }
-        let replaced = byte_offset..byte_offset + len;
-        let over =
-            |p: &mut Patched| p.launch == number && p.at < replaced.end && replaced.start < p.at + ADDRESS;
+        let over = |p: &mut Patched| p.launch == number && (index..end).contains(&p.index);
         let over: Vec<Patched> = patched.extract_if(.., over).collect();
         for (at, buffer) in args.addresses() {
             buffer.mark_graph(&self.replays);
-            patched.push(Patched { launch: number, at: byte_offset + at, _buffer: buffer.clone() });
+            patched.push(Patched { launch: number, index: index + at, _buffer: buffer.clone() });
         }
         drop(state);
         // Outside the lock, because it may free memory.
         drop(over);
         Ok(())
+    }
+}
+
+/// Where the arguments of a launch are that `args` replace, from the one of number `index` on.
+fn replaced<'a>(launch: &'a LaunchNode, index: usize, args: &Args) -> Result<&'a [Range<usize>], Error> {
+    let kernel = || launch.kernel.name().to_owned();
+    let (count, new) = (launch.places.len(), args.places());
+    let places = index.checked_add(new.len()).and_then(|end| launch.places.get(index..end));
+    let places = places.ok_or_else(|| {
+        Error::Launch(LaunchError::NoArgument { kernel: kernel(), index, given: new.len(), count })
+    })?;
+    match places.iter().zip(new).position(|(place, new)| place.len() != new.len()) {
+        None => Ok(places),
+        Some(i) => Err(Error::Launch(LaunchError::ArgumentWidth {
+            kernel: kernel(),
+            index: index + i,
+            expected: places[i].len(),
+            given: new[i].len(),
+        })),
     }
 }
 

@@ -25,7 +25,7 @@ const TEMPLATES: usize = 64;
 /// Buffers whose last use is remembered, so that it is noted once for each submission.
 const MARKS: usize = 16;
 
-/// A channel to the GPU. What is recorded runs when [`submit`](Self::submit) hands it over (or earlier, when
+/// A channel to the GPU. Recorded work runs when [`submit`](Self::submit) hands it over (or earlier, when
 /// much has been recorded), in the order of recording as far as [`barrier`](Self::barrier) asks for it.
 ///
 /// Dropping a queue discards what was not submitted, and waits for what was.
@@ -61,10 +61,13 @@ impl Queue {
     /// Records a launch. Launches without a [`barrier`](Self::barrier) between them may overlap.
     ///
     /// # Errors
-    /// [`Error::Arguments`], [`Error::Alignment`], [`Error::LaunchLimit`], [`Error::BlockShape`] and
-    /// [`Error::Qmd`] name what does not fit; [`Error::ForeignDevice`] for a kernel or a buffer of another
-    /// device;
-    /// [`Error::WrongQueue`] on a copy queue; [`Error::Timeout`] if ring memory does not become free.
+    /// [`LaunchError::Arguments`](crate::LaunchError::Arguments),
+    /// [`LaunchError::Alignment`](crate::LaunchError::Alignment),
+    /// [`LaunchError::Limit`](crate::LaunchError::Limit),
+    /// [`LaunchError::BlockShape`](crate::LaunchError::BlockShape) and
+    /// [`LaunchError::Qmd`](crate::LaunchError::Qmd) name what does not fit; [`Error::ForeignDevice`] for a
+    /// kernel or a buffer of another device; [`QueueError::WrongQueue`](crate::QueueError::WrongQueue) on a
+    /// copy queue; [`QueueError::Timeout`](crate::QueueError::Timeout) if ring memory does not become free.
     ///
     /// # Safety
     /// The kernel must be sound for these arguments: everything it reads and writes must lie in memory it was
@@ -105,7 +108,7 @@ impl Queue {
         Ok(())
     }
 
-    /// What is recorded next starts after everything recorded so far has ended, and sees what it wrote.
+    /// A barrier: work recorded later starts after everything recorded so far has ended, and sees its writes.
     pub fn barrier(&mut self) {
         self.submitter.recorder().barrier();
     }
@@ -115,7 +118,8 @@ impl Queue {
     /// between them.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`], [`Error::Overlap`] and [`Error::ForeignDevice`].
+    /// [`MemoryError::OutOfBounds`](crate::MemoryError::OutOfBounds),
+    /// [`MemoryError::Overlap`](crate::MemoryError::Overlap) and [`Error::ForeignDevice`].
     pub fn copy(
         &mut self,
         src: &Buffer,
@@ -156,12 +160,13 @@ impl Queue {
         Ok(Timestamp { slot })
     }
 
-    /// What is recorded next starts after `point`, which may belong to another queue of the device. If that
+    /// Work recorded later starts after `point`, which may belong to another queue of the device. If that
     /// queue is dropped and its work does not end, this queue's does not start: waits for it are
-    /// [`Error::Starved`].
+    /// [`QueueError::Starved`](crate::QueueError::Starved).
     ///
     /// # Errors
-    /// [`Error::ForeignDevice`]; [`Error::Starved`] if that has happened already; [`Error::Forked`].
+    /// [`Error::ForeignDevice`]; [`QueueError::Starved`](crate::QueueError::Starved) if that has happened
+    /// already; [`Error::Forked`].
     pub fn wait_for(&mut self, point: &SyncPoint) -> Result<(), Error> {
         if !Arc::ptr_eq(point.timeline.core(), &self.shared.core) {
             return Err(Error::ForeignDevice { what: "sync point" });
@@ -173,8 +178,8 @@ impl Queue {
     /// Hands everything recorded to the GPU.
     ///
     /// # Errors
-    /// [`Error::Lost`] after a fault; [`Error::Timeout`] if the ring does not become free; [`Error::Forked`]
-    /// in a fork of the process that opened the device.
+    /// [`Error::Lost`] after a fault; [`QueueError::Timeout`](crate::QueueError::Timeout) if the ring does
+    /// not become free; [`Error::Forked`] in a fork of the process that opened the device.
     pub fn submit(&mut self) -> Result<SyncPoint, Error> {
         self.shared.core.here()?;
         self.submitter.submit(&[])
@@ -189,7 +194,8 @@ impl Queue {
     /// [`GraphBuilder::launch`]: crate::GraphBuilder::launch
     ///
     /// # Errors
-    /// As [`submit`](Self::submit); [`Error::ForeignDevice`]; [`Error::WrongQueue`] on a copy queue.
+    /// As [`submit`](Self::submit); [`Error::ForeignDevice`];
+    /// [`QueueError::WrongQueue`](crate::QueueError::WrongQueue) on a copy queue.
     pub fn replay(&mut self, graph: &Graph) -> Result<SyncPoint, Error> {
         if !Arc::ptr_eq(graph.shared(), &self.shared) {
             return Err(Error::ForeignDevice { what: "graph" });

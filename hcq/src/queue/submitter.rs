@@ -1,12 +1,12 @@
-//! What a queue hands over with: its channel, the commands recorded for it, and the memory that launches in
+//! The submitter of a queue: its channel, the commands recorded for it, and the memory that launches in
 //! flight read.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::address::{Bytes, GpuVa};
+use crate::address::GpuVa;
 use crate::backend::{Engine, MemoryKind};
-use crate::error::Error;
+use crate::error::{Error, QueueError};
 use crate::launch::qmd_cache::{ALIGN, Encoded};
 use crate::memory::manager::Piece;
 use crate::objects::shared::Shared;
@@ -59,7 +59,8 @@ pub(crate) struct Submitter {
 }
 
 /// A copy queue's answer to a launch.
-const NO_LAUNCHES: Error = Error::WrongQueue { queue: "copy", operation: "launch kernels" };
+const NO_LAUNCHES: Error =
+    Error::Queue(QueueError::WrongQueue { queue: "copy", operation: "launch kernels" });
 
 impl Submitter {
     /// A channel of its own.
@@ -102,7 +103,7 @@ impl Submitter {
         &self.channel
     }
 
-    /// What is recorded; launches are added by [`launch`](Self::launch).
+    /// The recorder; launches are added by [`launch`](Self::launch).
     pub fn recorder(&mut self) -> &mut Recorder {
         &mut self.recorder
     }
@@ -167,18 +168,18 @@ impl Submitter {
             if let Some(offset) = ring.alloc(len, ALIGN, *completed) {
                 return Ok(offset);
             }
-            let (what, capacity) = ("a launch", Bytes::new(ring.capacity()));
+            let (what, capacity) = ("a launch", ring.capacity());
             match ring.oldest() {
                 Some(oldest) => self.channel.wait(oldest)?,
                 None if self.recorder.words().is_empty() => {
-                    return Err(Error::RingTooSmall { what, len: Bytes::new(len), capacity });
+                    return Err(Error::Queue(QueueError::RingTooSmall { what, len, capacity }));
                 }
                 None => drop(self.submit(&[])?),
             }
         }
     }
 
-    /// What is recorded next starts when `timeline` has reached `value`.
+    /// Work recorded later starts when `timeline` has reached `value`.
     pub fn wait_for(&mut self, timeline: &Arc<Timeline>, value: u64) -> Result<(), Error> {
         // Submissions of one channel follow each other anyway.
         if Arc::ptr_eq(timeline, self.channel.timeline()) || reached(timeline.completed(), value) {

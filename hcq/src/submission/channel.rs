@@ -4,10 +4,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::address::{Bytes, GpuVa};
+use crate::address::GpuVa;
 use crate::backend::{ChannelRequest, Engine, MemoryKind};
 use crate::core::Core;
-use crate::error::Error;
+use crate::error::{Error, QueueError};
 use crate::memory::manager::{Piece, Reservation};
 use crate::serial::reached;
 use crate::submission::gpfifo::{Gpfifo, MAX_DWORDS, Segment};
@@ -51,7 +51,7 @@ impl fmt::Debug for Channel {
 }
 
 impl Channel {
-    /// A channel of its own. What its end sets free in `limbo` is collected then.
+    /// A channel of its own. Its end collects the deferred frees of `limbo`.
     pub fn new(core: &Arc<Core>, limbo: &Arc<Limbo>, engine: Engine) -> Result<Self, Error> {
         core.alive()?;
         let backend = core.backend();
@@ -88,7 +88,7 @@ impl Channel {
         &self.timeline
     }
 
-    /// Where the next submission signals its end, and the value.
+    /// Address and value with which the next submission signals its end.
     pub fn signal(&self) -> (GpuVa, u64) {
         (self.timeline.va(), self.next())
     }
@@ -148,7 +148,7 @@ impl Channel {
         self.ring.seal(value);
         self.value = value;
         self.timeline.set_submitted(value);
-        self.fifo.publish(&self.segments, value);
+        self.fifo.publish(&self.segments, value, self.core.observer());
         Ok(value)
     }
 
@@ -173,11 +173,11 @@ impl Channel {
             if let Some(offset) = self.ring.alloc(len, LINE, self.seen) {
                 return Ok(offset);
             }
-            let oldest = self.ring.oldest().ok_or(Error::RingTooSmall {
+            let oldest = self.ring.oldest().ok_or(Error::Queue(QueueError::RingTooSmall {
                 what: "a submission",
-                len: Bytes::new(len),
-                capacity: Bytes::new(self.ring.capacity()),
-            })?;
+                len,
+                capacity: self.ring.capacity(),
+            }))?;
             self.wait(oldest)?;
         }
     }
@@ -191,11 +191,11 @@ impl Channel {
             if self.fifo.slots().has_room(count, self.seen) {
                 return Ok(());
             }
-            let oldest = self.fifo.slots().oldest().ok_or(Error::RingTooSmall {
+            let oldest = self.fifo.slots().oldest().ok_or(Error::Queue(QueueError::RingTooSmall {
                 what: "a submission's entries",
-                len: Bytes::new(8 * u64::from(count)),
-                capacity: Bytes::new(8 * u64::from(ENTRIES)),
-            })?;
+                len: 8 * u64::from(count),
+                capacity: 8 * u64::from(ENTRIES),
+            }))?;
             self.wait(oldest)?;
         }
     }
@@ -241,7 +241,7 @@ mod tests {
             assert_eq!(channel.submit(&mut words, 0, &[]).unwrap(), value);
         }
         let error = channel.submit(&mut words, 0, &[]).unwrap_err();
-        assert!(matches!(error, Error::Timeout { wanted: 1, reached: 0, .. }), "{error}");
+        assert!(matches!(error, Error::Queue(QueueError::Timeout { wanted: 1, reached: 0, .. })), "{error}");
         assert_eq!((words.words(), channel.next()), (&before[..], u64::from(ENTRIES)));
         assert_eq!(channel.timeline().submitted(), u64::from(ENTRIES) - 1);
         let (at, _) = channel.signal();
@@ -265,7 +265,10 @@ mod tests {
         assert!(!timeline.has_ended(value));
         drop(channel);
         assert!(timeline.has_ended(value) && timeline.has_ended(value + 1));
-        assert!(matches!(timeline.wait(value + 1, core.patience()), Err(Error::Discarded)));
+        assert!(matches!(
+            timeline.wait(value + 1, core.patience()),
+            Err(Error::Queue(QueueError::Discarded))
+        ));
         drop(timeline);
         assert!(core.memory().mappings().is_empty());
     }

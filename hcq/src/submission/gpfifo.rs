@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::address::GpuVa;
 use crate::backend::{Backend, ChannelId, ChannelRequest, RawChannel};
 use crate::error::Error;
+use crate::observer::Observer;
 use crate::process::Process;
 use crate::serial::reached;
 use crate::sync::store_barrier;
@@ -34,7 +35,7 @@ impl Segment {
     }
 }
 
-/// Which entries are free: index arithmetic, apart from the memory it is about.
+/// Free entries: index arithmetic, apart from the memory it is about.
 #[derive(Debug)]
 pub(crate) struct Slots {
     entries: u32,
@@ -103,7 +104,8 @@ pub(crate) struct Gpfifo {
     /// `None` once it is closed.
     channel: Option<OwnedChannel>,
     slots: Slots,
-    /// Whether entries are marked as subroutines, which has no effect.
+    /// Whether entries are marked as subroutines (bit 41, `LEVEL`), as those that ran on an Orin were
+    /// (`HCQ_CONSERVATIVE=1`). The mark selects the GET register that shows the address, and nothing else.
     pub subroutines: bool,
 }
 
@@ -139,7 +141,7 @@ impl Gpfifo {
 
     /// Publishes `segments` as the submission that signals `value`, and rings the doorbell. The caller has
     /// checked for room.
-    pub fn publish(&mut self, segments: &[Segment], value: u64) {
+    pub fn publish(&mut self, segments: &[Segment], value: u64, observer: &dyn Observer) {
         let Some(OwnedChannel { raw, backend, .. }) = &self.channel else { return };
         for segment in segments {
             let index = self.slots.next() as usize;
@@ -150,9 +152,7 @@ impl Gpfifo {
         }
         self.slots.seal(value, segments.len() as u32);
         store_barrier();
-        if let Some(witness) = backend.witness() {
-            witness.submits(raw.token, self.slots.put);
-        }
+        observer.submitted(raw.token, self.slots.put);
         // SAFETY: USERD is 512 mapped bytes, 4-byte aligned, mapped as long as the ring.
         let put = unsafe { AtomicU32::from_ptr(raw.userd.as_ptr().add(GP_PUT).cast()) };
         put.store(self.slots.put, Ordering::Release);
@@ -166,6 +166,7 @@ mod tests {
     use super::*;
     use crate::backend::Engine;
     use crate::backend::tests::Books;
+    use crate::observer::Unobserved;
     use proptest::prelude::*;
 
     #[test]
@@ -201,7 +202,7 @@ mod tests {
                 if !room { continue }
                 value = value.wrapping_add(1);
                 let segments = vec![Segment { va: GpuVa::inside(0x1000), dwords: count }; count as usize];
-                fifo.publish(&segments, value);
+                fifo.publish(&segments, value, &Unobserved);
                 for _ in 0..count {
                     prop_assert!(owner[put].is_none_or(|v| reached(completed, v)));
                     owner[put] = Some(value);

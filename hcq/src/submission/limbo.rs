@@ -1,6 +1,5 @@
-//! Where memory waits whose owner is gone, until the submissions that name it have completed; and channels,
-//! until no other channel of their group works: closing one beside work that does not give way takes the
-//! group down.
+//! Deferred frees: memory kept until the submissions that name it complete; and channels, kept until no other
+//! channel of their group works: closing one beside work that does not give way takes the group down.
 
 use std::any::Any;
 use std::sync::{Arc, Mutex, Weak};
@@ -22,7 +21,7 @@ struct Retired {
     _kept: Vec<Keep>,
 }
 
-/// What waits.
+/// The deferred frees of a device.
 #[derive(Default)]
 pub(crate) struct Limbo {
     retired: Mutex<Vec<Retired>>,
@@ -41,7 +40,7 @@ impl Limbo {
         }
     }
 
-    /// Drops what is no longer in use.
+    /// Drops memory and channels whose work has completed.
     pub fn collect(&self) {
         let mut waiting = lock(&self.retired);
         let over: Vec<Retired> = waiting.extract_if(.., |r| r.uses.have_ended()).collect();

@@ -1,5 +1,5 @@
-//! How work reaches the GPU: commands, rings, channels, the timelines that say when it has ended, and what is
-//! kept until then.
+//! Submission of work to the GPU: commands, rings, channels, the timelines that say when it has ended, and
+//! deferred frees.
 
 pub(crate) mod channel;
 pub(crate) mod gpfifo;

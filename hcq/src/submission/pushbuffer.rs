@@ -37,7 +37,7 @@ const ALL_SHADER_CACHES: u32 = CACHES::INSTRUCTION.mask() | DATA_CACHES;
 /// everywhere.
 const MAX_COPY: u64 = 1 << 31;
 
-/// Where local memory lives and how much of it a cluster of SMs gets.
+/// Address of local memory, and its size for a cluster of SMs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Scratch {
     /// Base of the scratch memory.

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use crate::address::GpuVa;
 use crate::backend::{ChannelId, MemoryKind};
 use crate::core::{Core, Position};
-use crate::error::Error;
+use crate::error::{Error, QueueError};
 use crate::memory::manager::Piece;
 use crate::serial::reached;
 use crate::sync::lock;
@@ -24,7 +24,7 @@ const SLOT: u64 = 16;
 const YIELD: Duration = Duration::from_micros(200);
 /// A sleep is at most this part of what was waited already: what a wait may be too long by.
 const SLEEP_SHARE: u32 = 32;
-/// How often a waiting call asks the driver whether it has given the channel up: a system call.
+/// Interval at which a waiting call asks the driver whether it has given the channel up: a system call.
 const ASK_EVERY: Duration = Duration::from_millis(50);
 /// Longest sleep, which bounds how late the end of work or a dead channel is noticed.
 const LONGEST_SLEEP: Duration = Duration::from_micros(500);
@@ -50,7 +50,7 @@ impl Slot {
         Ok(slot)
     }
 
-    /// Where the GPU sees it.
+    /// The GPU address.
     pub fn va(&self) -> GpuVa {
         self.0.va()
     }
@@ -66,13 +66,6 @@ impl Slot {
         self.word(0)
     }
 
-    /// Reports that `value` was read.
-    fn observed(&self, core: &Core, value: u64) {
-        if let (Some(witness), Ok(word)) = (core.backend().witness(), self.0.atomic(0)) {
-            witness.observed(word.as_ptr().addr(), value);
-        }
-    }
-
     /// The GPU's clock at the last release, in ns.
     pub fn time(&self) -> u64 {
         self.word(8)
@@ -84,7 +77,7 @@ impl Slot {
 struct Waiter {
     value: u64,
     by: Weak<Timeline>,
-    /// What the submission signals there.
+    /// The value that the submission signals there.
     signals: u64,
 }
 
@@ -127,7 +120,7 @@ impl Timeline {
         self.channel
     }
 
-    /// Where the GPU writes it.
+    /// The GPU address that is written.
     pub fn va(&self) -> GpuVa {
         self.slot.va()
     }
@@ -135,9 +128,7 @@ impl Timeline {
     /// The value the GPU has reached.
     pub fn completed(&self) -> u64 {
         let value = self.slot.value();
-        if self.core.is_witnessed() {
-            self.slot.observed(&self.core, value);
-        }
+        self.core.observer().completed(self.slot.va(), value);
         value
     }
 
@@ -175,7 +166,7 @@ impl Timeline {
         if !reached(completed, wanted) && (self.stopped.load(Ordering::Acquire) || self.is_starved(wanted)) {
             drop(waiters);
             self.core.alive()?;
-            return Err(Error::Starved);
+            return Err(Error::Queue(QueueError::Starved));
         }
         waiters.retain(|waiter| !reached(completed, waiter.value) && waiter.by.strong_count() > 0);
         waiters.push(Waiter { value: wanted, by: Arc::downgrade(by), signals });
@@ -229,8 +220,8 @@ impl Timeline {
         });
         let Some(code) = code else {
             let error = match self.stopped.load(Ordering::Acquire) {
-                true => Error::Stopped,
-                false if self.is_starved(value) => Error::Starved,
+                true => Error::Queue(QueueError::Stopped),
+                false if self.is_starved(value) => Error::Queue(QueueError::Starved),
                 false => return Ok(()),
             };
             // The fault that was its cause says more, if there was one.
@@ -275,7 +266,7 @@ impl Timeline {
             return Ok(());
         }
         if !self.can_reach(value) {
-            return Err(Error::Discarded);
+            return Err(Error::Queue(QueueError::Discarded));
         }
         let start = Instant::now();
         let spin = self.core.spin().min(timeout);
@@ -301,7 +292,12 @@ impl Timeline {
             let waited = start.elapsed();
             if waited >= timeout {
                 let explanation = self.core.backend().explanation();
-                return Err(Error::Timeout { waited, wanted: value, reached: completed, explanation });
+                return Err(Error::Queue(QueueError::Timeout {
+                    waited,
+                    wanted: value,
+                    reached: completed,
+                    explanation,
+                }));
             }
             if waited < spin + YIELD {
                 thread::yield_now();
@@ -331,9 +327,9 @@ impl SyncPoint {
     /// Spins briefly, then yields, then sleeps; a stopped channel is noticed within milliseconds.
     ///
     /// # Errors
-    /// [`Error::Timeout`]; [`Error::Fault`] if the GPU stopped the work; [`Error::Stopped`] if its queue was
-    /// dropped before the work ended; [`Error::Starved`] if that happened to work that it waits for;
-    /// [`Error::Forked`] in a fork of the process that submitted it.
+    /// [`QueueError::Timeout`]; [`Error::Fault`] if the GPU stopped the work; [`QueueError::Stopped`] if its
+    /// queue was dropped before the work ended; [`QueueError::Starved`] if that happened to work that it
+    /// waits for; [`Error::Forked`] in a fork of the process that submitted it.
     pub fn wait(&self, timeout: Duration) -> Result<(), Error> {
         self.timeline.wait(self.value, timeout)
     }
@@ -341,7 +337,7 @@ impl SyncPoint {
     /// Whether everything submitted up to this point is done.
     ///
     /// # Errors
-    /// [`Error::Fault`] if the GPU stopped the work; [`Error::Stopped`]; [`Error::Starved`];
+    /// [`Error::Fault`] if the GPU stopped the work; [`QueueError::Stopped`]; [`QueueError::Starved`];
     /// [`Error::Forked`].
     pub fn is_done(&self) -> Result<bool, Error> {
         self.timeline.core.here()?;
@@ -399,14 +395,14 @@ mod tests {
         b.add_waiter(4, &c, 2).unwrap();
         books.poke(a.va(), 1);
         a.stop();
-        let starved = |t: &Timeline, value| matches!(t.check(value), Err(Error::Starved));
+        let starved = |t: &Timeline, value| matches!(t.check(value), Err(Error::Queue(QueueError::Starved)));
         assert_eq!([1, 2, 3, 4].map(|value| starved(&b, value)), [false, false, true, true]);
         assert_eq!([1, 2, 3].map(|value| starved(&c, value)), [false, true, true]);
-        assert!(matches!(a.check(2), Err(Error::Stopped)));
-        assert!(matches!(c.wait(2, Duration::from_secs(60)), Err(Error::Starved)));
+        assert!(matches!(a.check(2), Err(Error::Queue(QueueError::Stopped))));
+        assert!(matches!(c.wait(2, Duration::from_secs(60)), Err(Error::Queue(QueueError::Starved))));
         // What comes later learns it at once, unless it waits for what was reached.
-        assert!(matches!(a.add_waiter(2, &c, 5), Err(Error::Starved)));
-        assert!(matches!(b.add_waiter(3, &c, 5), Err(Error::Starved)));
+        assert!(matches!(a.add_waiter(2, &c, 5), Err(Error::Queue(QueueError::Starved))));
+        assert!(matches!(b.add_waiter(3, &c, 5), Err(Error::Queue(QueueError::Starved))));
         a.add_waiter(1, &c, 5).unwrap();
         b.add_waiter(2, &c, 5).unwrap();
     }

@@ -1,4 +1,4 @@
-//! Which submissions name a piece of memory.
+//! The submissions that name a piece of memory.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -47,7 +47,7 @@ enum Use {
     Graph(Arc<Replays>),
 }
 
-/// Which submissions name a piece of memory: the last one of each queue, and the graphs.
+/// The submissions that name a piece of memory: the last one of each queue, and the graphs.
 #[derive(Debug, Default)]
 pub(crate) struct Uses(Mutex<Vec<Use>>);
 

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use ga10b_llm::synthesize::Synthesis;
@@ -15,7 +16,7 @@ use crate::cli::sampling::Sampling;
 use crate::cli::speculation::Speculation;
 use crate::cli::values::{Parts, count, parts, seed, sequences, whole};
 
-/// What to do.
+/// The subcommand.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Continue a text
@@ -41,8 +42,8 @@ pub enum Command {
     Bench(Bench),
     /// Measure what --lookup or --draft gains for a text
     ///
-    /// The same text by the engine, by columns a token at a time, and by columns with the draft. The exit code
-    /// is 1 if the draft changes the text.
+    /// The same text by the engine, by the batch engine a token at a time, and by the batch engine with the
+    /// draft. The exit code is 1 if the draft changes the text.
     Speculate(Speculate),
     /// Compare logits with the CPU reference
     Verify(Verify),
@@ -60,7 +61,7 @@ pub enum Command {
     /// Search the shapes of kernels that are fastest on this device for this model, and store them for later
     /// runs
     ///
-    /// The step kernel has one shape. The search needs a ptxas to compile candidates; later runs do not.
+    /// The persistent step has one shape. The search needs a ptxas to compile candidates; later runs do not.
     /// Results are stored per GPU, model shape and types in the file that LLM_DEMO_TUNING names, else in
     /// llm-demo/tuning.json in the user's cache directory; bench reports whether they are in use. On the
     /// software device times are predicted for an AGX Orin.
@@ -74,7 +75,10 @@ pub enum Command {
     /// Write the manual pages into a folder
     Man { folder: PathBuf },
     /// Print a completion script
-    Completions { shell: Shell },
+    Completions {
+        #[arg(value_parser = PossibleValuesParser::new(["bash", "fish", "zsh"]).try_map(|name| name.parse::<Shell>()))]
+        shell: Shell,
+    },
 }
 
 /// Options of a text.
@@ -99,7 +103,8 @@ pub struct Run {
     /// Keys and values are loaded instead of computed, for the same model and type of cache. Without -p and -f
     /// the saved text goes on; a prompt that begins like it is processed from where they differ. The file takes
     /// what the cache takes, for each token 32 KiB with LLaMA 3.2 1B and 128 KiB with LLaMA 3.1 8B in f16; with
-    /// --kv q8_0 17/32 of it. Only its owner may read it. It is of the engine: not beside --lookup and --draft.
+    /// --kv q8_0 17/32 of it. Only its owner may read it. The batch engine has none: not beside --lookup and
+    /// --draft.
     #[arg(long, value_name = "FILE", conflicts_with = "drafting")]
     pub session: Option<PathBuf>,
 
@@ -251,7 +256,7 @@ pub struct Bench {
     #[arg(value_parser = whole, allow_negative_numbers = true)]
     pub depth: Vec<u32>,
 
-    /// Who chooses the next token in tests of decode, separated by commas
+    /// Choosers of the next token in tests of decode, separated by commas
     #[arg(long, value_name = "CHOICE,..", value_delimiter = ',', default_value = "logits")]
     pub choice: Vec<Choice>,
 
@@ -270,7 +275,7 @@ pub struct Bench {
     pub output: Format,
 }
 
-/// How a test of decode chooses the next token.
+/// The chooser of the next token in a test of decode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Choice {
     /// Tokens are random, and all logits are copied to the host, as llama-bench does
@@ -420,8 +425,8 @@ pub struct Tune {
     #[command(flatten)]
     pub device: OnDevice,
 
-    /// What to search, separated by commas: matvec (matrix times vector, for --engine operations and the last
-    /// layer of prompts), prompt (matrix times the tokens of a prompt); by default all
+    /// Parts to search, separated by commas: matvec (matrix times vector, for --engine operations and the
+    /// last layer of prompts), prompt (matrix times the tokens of a prompt); by default all
     #[arg(value_parser = parts)]
     pub parts: Option<Parts>,
 

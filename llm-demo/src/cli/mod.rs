@@ -81,7 +81,7 @@ impl Cli {
     }
 }
 
-/// Where to write an option that the program, or its subcommand, does not have there.
+/// The place of an option that the program, or its subcommand, does not have where it was written.
 fn elsewhere(error: &clap::Error) -> Option<String> {
     let context = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),

@@ -32,18 +32,18 @@ pub struct ModelFile {
 
 #[derive(Clone, Debug, Args)]
 pub struct OnDevice {
-    /// Which device to run on: auto, nvgpu (Jetson), rm (desktop GPU) or sim (software ga10b)
+    /// Device to run on: auto, nvgpu (Jetson), rm (desktop GPU) or sim (software ga10b)
     #[arg(id = "device", long, env = "HCQ_DEVICE", default_value = "auto", value_name = "DEVICE")]
     #[arg(value_parser = Selector::from_str)]
     pub selector: Selector,
 }
 
-/// How an engine is set up.
+/// Options of an engine.
 #[derive(Clone, Debug, Args)]
 pub struct Launching {
-    /// How the kernels of a token are launched: persistent (one launch) or operations (one per operation,
-    /// activations in single precision) [default: persistent; operations on the software device, where
-    /// launches cost nothing]
+    /// Launches of a token's kernels: persistent (one launch) or operations (one per operation, activations
+    /// in single precision) [default: persistent; operations on the software device, where launches cost
+    /// nothing]
     #[arg(long, value_name = "ENGINE", value_parser = engine)]
     pub engine: Option<Mode>,
 
@@ -68,7 +68,7 @@ pub struct Text {
     pub file: Option<PathBuf>,
 }
 
-/// What a text has to be. The CPU chooses its tokens, also where the GPU could.
+/// Constraints of a text. The CPU chooses its tokens, also where the GPU could.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Constraints")]
 pub struct Constraints {
@@ -86,7 +86,7 @@ pub struct Checking {
     /// Run on the software ga10b and search for mistakes of kernels
     ///
     /// CHECKS are the searches, separated by commas: memory, init, race, sync, order; by default all of them.
-    /// What is found is printed on standard error, and the exit code is 3.
+    /// Findings are printed on standard error, and the exit code is 3.
     #[arg(long, value_name = "CHECKS", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
     #[arg(value_parser = Checks::from_str)]
     pub check: Option<Checks>,

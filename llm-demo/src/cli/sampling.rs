@@ -1,4 +1,4 @@
-//! How tokens are chosen.
+//! Options of sampling.
 
 use clap::Args;
 use ga10b_llm::sampler::Penalties;

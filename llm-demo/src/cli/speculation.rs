@@ -37,7 +37,7 @@ impl Speculation {
         self.lookup || self.draft.is_some()
     }
 
-    /// How many tokens are proposed.
+    /// The options of a speculator.
     pub fn options(&self) -> SpeculatorOptions {
         let most = self.draft_max.map_or(DEFAULT_MOST, |most| most as usize);
         let options = SpeculatorOptions::new(most);

@@ -32,7 +32,7 @@ const SHORT: usize = 1024;
 /// The exit code of a program that Ctrl-C ended.
 const INTERRUPTED: i32 = 130;
 
-/// What the text begins with.
+/// The beginning of the text.
 enum Begin<'a> {
     Text(Cow<'a, str>),
     /// The text of a session.

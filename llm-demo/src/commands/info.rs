@@ -26,7 +26,7 @@ const LONGEST: usize = 80;
 
 pub fn run(info: &Info) -> anyhow::Result<Outcome> {
     let path = info.file.as_ref().or(info.common.model.path.as_ref());
-    // What cannot be read is reported as a model.
+    // A file that cannot be read is reported as a model.
     if let Some(path) = path
         && is_session(path).unwrap_or(false)
     {
@@ -64,7 +64,7 @@ pub fn run(info: &Info) -> anyhow::Result<Outcome> {
     fits(&info.common, asked, &model, &mut out)
 }
 
-/// What the file of a session holds, and whether it is of `model`.
+/// Prints the content of a session's file, and whether it is of `model`.
 fn about_session(path: &Path, model: Option<&PathBuf>) -> anyhow::Result<Outcome> {
     let named = || format!("cannot read the session {}", path.display());
     let file = File::open(path).with_context(named)?;
@@ -154,8 +154,8 @@ fn tensors(gguf: &Gguf, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// What an engine takes at each context, and at the one that was `asked` for, beside what the device has
-/// left.
+/// Prints the memory of an engine at each context, and at the one that was `asked` for, beside that which the
+/// device has left.
 fn fits(
     common: &Common,
     asked: Option<usize>,
@@ -164,8 +164,8 @@ fn fits(
 ) -> anyhow::Result<Outcome> {
     let device: Device = session::device(&common.device)?;
     let about = device.info();
-    let free = device.free_memory().context("the driver does not say how much memory is free")?.count();
-    let memory = size(about.memory.count());
+    let free = device.free_memory().context("the driver does not say how much memory is free")?;
+    let memory = size(about.memory);
     writeln!(out, "device      {}: {} of {memory} are free", about.name, size(free))?;
     let most = model.config.context;
     let mut contexts: Vec<usize> =

@@ -24,9 +24,9 @@ use crate::text_file::{self, Input};
 
 /// Tokens decoded by default; the last one is counted.
 const DEFAULT_STEPS: usize = 4;
-/// What the figures of predictions are.
+/// The nature of the figures.
 pub const NOTE: &str = "counted on the software ga10b; the times are predictions, not measurements";
-/// Positions from which attention is split over blocks, whose shares another one adds up.
+/// Positions from which attention is split over blocks, whose parts another one adds up.
 const SPLIT_FROM: usize = 256;
 
 /// The document of `--json`. Added fields are compatible; any other change increases the number.
@@ -56,7 +56,7 @@ struct At {
     /// Tokens in the context before it.
     position: usize,
     counted: Counted,
-    /// What the predictions follow from.
+    /// The counts that the predictions follow from.
     cost: StepCost,
     predictions: Vec<Row>,
 }
@@ -90,7 +90,7 @@ pub fn run(predict: &Predict) -> anyhow::Result<Outcome> {
     let bar = progress::step_bar("counting");
     bar.set_length(positions.len() as u64);
     let engine = &mut session.engine;
-    // What does not depend on the position; the first step also fills the level-2 cache.
+    // The part that does not depend on the position; the first step also fills the level-2 cache.
     step(engine, 0)?;
     engine.reset()?;
     let before = counting.counters();
@@ -187,7 +187,7 @@ struct Against {
 #[derive(Debug, Serialize)]
 struct Elsewhere {
     module: &'static str,
-    /// Where its power modes are from.
+    /// Source of its power modes.
     source: &'static str,
     machine: Machine,
     /// In the order of the file's points.
@@ -224,7 +224,7 @@ fn against(predict: &Predict, path: &Path) -> anyhow::Result<Outcome> {
     Ok(Outcome::Good)
 }
 
-/// What the steps of `file` take on all chips but `measured`, with the constants of `fitted`.
+/// The times of `file`'s steps on all chips but `measured`, with the constants of `fitted`.
 fn elsewhere(file: &Measurements, measured: Chip, fitted: &Machine) -> Vec<Elsewhere> {
     let Machine { share, ipc, attention_ipc, exchange_cycles, launch_us, .. } = *fitted;
     let fitted = Fitted { share, ipc, attention_ipc, exchange_cycles, launch_us };
@@ -285,7 +285,7 @@ fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
     print_predictions(report.chip, predictions, out)
 }
 
-/// How far predictions with the constants in use are from the measurements that they were fitted to.
+/// The error of predictions with the constants in use, against the measurements that they were fitted to.
 pub fn error_of_constants(measurements: Result<Measurements, ReadError>) -> String {
     let known = measurements.ok().and_then(|file| {
         let machine = file.machine(file.chip.parse::<Chip>().ok()?.machines().into_iter().next()?);

@@ -39,7 +39,7 @@ struct Report {
 struct Batch {
     batch: usize,
     counted: Counted,
-    /// What the predictions follow from.
+    /// The counts that the predictions follow from.
     cost: StepCost,
     predictions: Vec<Row>,
 }
@@ -120,7 +120,7 @@ impl Counter {
         let vocab = self.columns.vocab();
         let work: Vec<(ColumnId, u32)> =
             ids.iter().enumerate().map(|(i, id)| (*id, (i * 7919 % vocab) as u32)).collect();
-        // What is recorded at first is not of the step.
+        // The first recording is not part of the step.
         self.columns.record_all()?;
         let before = self.counting.counters();
         self.columns.step(&work)?;

@@ -20,7 +20,7 @@ use crate::shapes::TuningReport;
 
 /// Tokens decoded by default.
 const DEFAULT_STEPS: usize = 16;
-/// How long each way of copying warms up: the profile has just raised the clocks.
+/// Warm-up of each way of copying: the profile has just raised the clocks.
 const COPY_WARM_UP: Duration = Duration::from_millis(100);
 
 /// The document of `--json`. Added fields are compatible; any other change increases the number.
@@ -106,7 +106,7 @@ pub fn run(profile: &Profile) -> anyhow::Result<Outcome> {
     Ok(Outcome::Good)
 }
 
-/// What was timed.
+/// The times of all kernels.
 struct Profiled {
     stats: Vec<KernelStat>,
     tuning: TuningReport,

@@ -32,11 +32,11 @@ use crate::text_file::{self, Input};
 const DEFAULT_CONTEXT: usize = 4096;
 /// Requests at the same time by default.
 const DEFAULT_PARALLEL: usize = 8;
-/// How long the engine is left alone after it could not be set up.
+/// Time for which the engine is left alone after it could not be set up.
 const RETRY: Duration = Duration::from_secs(10);
 /// Temperature of requests that do not say.
 const TEMPERATURE: f32 = 0.8;
-/// How long a step of the engine has to end after its request was cut.
+/// Time that a step of the engine has to end after its request was cut.
 const LAST_STEP: Duration = Duration::from_secs(10);
 
 pub fn run(serve: &Serve) -> anyhow::Result<Outcome> {
@@ -104,7 +104,7 @@ pub fn run(serve: &Serve) -> anyhow::Result<Outcome> {
     Ok(Outcome::Good)
 }
 
-/// How many requests are processed at the same time.
+/// The number of requests that are processed at the same time.
 fn parallel(serve: &Serve, model: &Model, context: usize) -> anyhow::Result<usize> {
     let (engine, drafts) = (serve.common.launching.engine, serve.speculation.is_asked());
     let lacking = Columns::check_architecture(model, context);
@@ -127,7 +127,7 @@ fn parallel(serve: &Serve, model: &Model, context: usize) -> anyhow::Result<usiz
     }
 }
 
-/// What generates texts, on a device that is opened for it.
+/// The generator of texts, on a device that is opened for it.
 fn processor<'a>(
     serve: &Serve,
     (model, tokenizer): (&Model, &'a Tokenizer),
@@ -175,7 +175,7 @@ fn key(serve: &Serve) -> anyhow::Result<Option<String>> {
     Ok(key)
 }
 
-/// How texts are generated where a request does not say.
+/// The options of generation where a request names none.
 fn defaults(serve: &Serve) -> Defaults {
     let sampling = &serve.sampling;
     let (penalties, bias, seed) = (sampling.penalties(), sampling.bias(), sampling.seed);

@@ -1,5 +1,5 @@
-//! Measures what a draft gains: the same text by the engine, by columns a token at a time, and with the
-//! draft.
+//! Measures what a draft gains: the same text by the engine, by the batch engine a token at a time, and with
+//! the draft.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -36,7 +36,7 @@ struct Report {
     text_tokens: usize,
     repeats: usize,
     warm_up_seconds: f64,
-    /// Tokens per second with the draft by those of columns without.
+    /// Tokens per second with the draft by those of the batch engine without.
     speedup: f64,
     /// The same by those of the engine.
     speedup_over_engine: f64,
@@ -50,12 +50,12 @@ struct Report {
 struct Measured {
     #[serde(flatten)]
     row: Row,
-    /// Of all runs, for columns.
+    /// Of all runs, for the batch engine.
     #[serde(flatten)]
     proposals: Option<Proposals>,
 }
 
-/// What became of proposals.
+/// Counts of proposals.
 #[derive(Debug, Serialize)]
 struct Proposals {
     steps: usize,
@@ -75,7 +75,7 @@ impl From<Statistics> for Proposals {
     }
 }
 
-/// What is measured.
+/// The plan of the measurement.
 struct Plan<'a> {
     speculate: &'a Speculate,
     tokenizer: &'a Tokenizer,
@@ -105,7 +105,7 @@ pub fn run(speculate: &Speculate) -> anyhow::Result<Outcome> {
     let drafting = Drafting::open(&speculate.speculation, &model, context)?;
     let mut results = Vec::new();
     {
-        // It leaves the device before the columns need the memory.
+        // It leaves the device before the batch engine needs the memory.
         let mut session = Session::new(device.clone(), &setup, &model, context)?;
         let name = format!("engine, {}", session.engine.mode().name());
         plan.warm(&mut session.engine)?;

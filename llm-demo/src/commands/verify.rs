@@ -15,8 +15,8 @@ use crate::session::{self, Session, Setup};
 
 /// Steps by default.
 const DEFAULT_STEPS: u32 = 32;
-/// How much of what a cache's rounding changes the engine may differ by: values near the middle of two quants become
-/// either. Prompts compute keys and values from f16, which makes more of them.
+/// Largest difference of the engine, as a fraction of that which a cache's rounding makes: values near the middle of
+/// two quants become either. Prompts compute keys and values from f16, which makes more of them.
 const STEPS_SHARE: f64 = 0.5;
 const PROMPT_SHARE: f64 = 0.75;
 
@@ -108,7 +108,7 @@ pub fn run(verify: &Verify) -> anyhow::Result<Outcome> {
     Ok(checker::conclude(check, &session.device, outcome))
 }
 
-/// What the rounding of the cache changes by itself in the reference.
+/// The effect of the cache's rounding alone, in the reference.
 struct Rounding<'m> {
     /// The reference with a cache in f16, if the cache is another.
     exact: Option<Reference<'m>>,

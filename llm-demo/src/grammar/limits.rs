@@ -1,4 +1,4 @@
-//! What grammars are refused before they are compiled: those that take too long, and those that the compiler
+//! Grammars that are refused before they are compiled: those that take too long, and those that the compiler
 //! reads in another way than JSON Schema means.
 
 use serde_json::{Number, Value};
@@ -27,11 +27,11 @@ pub fn check_lark(text: &str) -> Result<(), String> {
     }
 }
 
-/// How much of what a schema has that takes time.
+/// Counts of the parts of a schema that take time.
 struct Walk {
     objects: usize,
     parts: usize,
-    /// Where in the schema it is: a pointer's steps.
+    /// The place in the schema: a pointer's steps.
     place: Vec<String>,
     /// Whether it is within `const` or `enum`, where no field is a word of schemas.
     in_data: bool,

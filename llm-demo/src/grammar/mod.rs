@@ -1,4 +1,4 @@
-//! What texts have to be: JSON, JSON by a schema, or a grammar in Lark's notation.
+//! Constraints of texts: JSON, JSON by a schema, or a grammar in Lark's notation.
 //!
 //! `llguidance` compiles grammars, and computes before each token which ones may come next. Its work is
 //! bounded, by sizes and by counts of operations; the times are at its own rates for a fast core. Tokens are
@@ -28,7 +28,7 @@ use crate::text_file::{self, Input};
 
 /// Bytes of the longest grammar, or of a schema as compact JSON.
 const MOST_BYTES: usize = 128 << 10;
-/// What may be between the tokens of JSON: nothing, a space, or a line feed and what indents the next line. A
+/// The space between the tokens of JSON: nothing, a space, or a line feed and the indent of the next line. A
 /// model that writes nothing but spaces would never end.
 const SPACES: &str = r"( |\n[ \t]{0,20})";
 /// Bytes of stack for the compiler, which recurses.
@@ -36,7 +36,7 @@ const STACK: usize = 256 << 20;
 /// Schemas that are compiled to find the part that is wrong.
 const MOST_TRIES: usize = 256;
 
-/// What a text has to be.
+/// A constraint of a text.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Grammar {
     /// A JSON object.
@@ -134,7 +134,7 @@ impl Compiler {
     /// The constraint of a text by `grammar`.
     ///
     /// # Errors
-    /// What is wrong with the grammar, and where in a schema.
+    /// The fault of the grammar, and its place in a schema.
     pub fn compile(&self, grammar: &Grammar) -> Result<Box<dyn Constraint>, String> {
         grammar.check()?;
         on_a_large_stack(|| match self.matcher(grammar) {
@@ -212,7 +212,7 @@ fn with_definitions(part: &Value, whole: &Value) -> Value {
     alone
 }
 
-/// What the compiler says, in a line, without its own state.
+/// The compiler's message, in a line, without its own state.
 fn message(text: &str) -> String {
     let words = text.lines().take_while(|line| !line.starts_with('<')).flat_map(str::split_whitespace);
     words.collect::<Vec<_>>().join(" ").chars().take(400).collect()

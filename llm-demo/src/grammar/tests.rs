@@ -1,4 +1,4 @@
-//! What comes out of random choices by random schemas, and what schemas are refused.
+//! Texts of random choices by random schemas, and schemas that are refused.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,4 @@
-//! Who may ask: the key, and no pages of other sites.
+//! Access: the key, and no pages of other sites.
 
 use std::net::IpAddr;
 
@@ -8,7 +8,7 @@ use subtle::ConstantTimeEq;
 
 use crate::serve::openai::error::Error;
 
-/// Who may ask.
+/// The conditions of access.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
     /// The key that requests name, if they have to.

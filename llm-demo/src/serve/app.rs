@@ -36,15 +36,15 @@ use crate::serve::scheduler::Scheduler;
 
 /// The page to chat with.
 const PAGE: &str = include_str!("page.html");
-/// What the page may do: run its own script, and ask this server.
+/// Permissions of the page: it runs its own script, and asks this server.
 const PAGE_POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
                            connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 /// Texts that are tokenized at the same time.
 const TOKENIZING: usize = 2;
-/// How often a stream whose next text takes long gets an empty line.
+/// Interval of empty lines in a stream whose next text takes long.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// What all requests share.
+/// State that all requests share.
 pub struct App {
     pub scheduler: Scheduler,
     pub tokenizer: Arc<Tokenizer>,
@@ -61,7 +61,7 @@ pub struct App {
     pub own: Own,
 }
 
-/// What a request may take.
+/// Limits of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Bytes of a body.
@@ -81,7 +81,7 @@ impl Default for Limits {
     }
 }
 
-/// What an [`App`] makes by itself.
+/// Parts that an [`App`] makes by itself.
 pub struct Own {
     created: u64,
     answers: AtomicU64,
@@ -364,12 +364,12 @@ fn tokens(app: &App, start: Start) -> Result<Vec<u32>, Error> {
     }
 }
 
-/// What a worker that is gone leaves.
+/// The event after the worker has gone.
 fn gone() -> Event {
     Event::Failed(Failure::Engine("the engine ended without an answer".into()))
 }
 
-/// The whole answer, when it is complete. Who drops the future cancels the request.
+/// The whole answer, when it is complete. Dropping the future cancels the request.
 async fn whole(heading: &Heading, events: &mut UnboundedReceiver<Event>) -> Result<Value, Error> {
     let mut text = String::new();
     loop {
@@ -381,7 +381,7 @@ async fn whole(heading: &Heading, events: &mut UnboundedReceiver<Event>) -> Resu
     }
 }
 
-/// The answer in chunks. Who drops the stream cancels the request.
+/// The answer in chunks. Dropping the stream cancels the request.
 fn chunks(heading: Heading, usage: bool, first: Event, events: UnboundedReceiver<Event>) -> Response {
     const DONE: &str = "[DONE]";
     let begin: Vec<String> = heading.first().iter().map(Value::to_string).collect();

@@ -173,7 +173,7 @@ impl<'a, S: Sequences> Batch<'a, S> {
                 return Ok(());
             }
         };
-        // What follows the token that ends a text by a stop string is not of the text.
+        // Tokens after the one that ends a text by a stop string are not part of it.
         let Some(task) = self.tasks.get_mut(&id) else { return Ok(()) };
         task.count_cached(queue);
         let metrics = queue.metrics();

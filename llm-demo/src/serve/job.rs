@@ -1,4 +1,4 @@
-//! What passes between HTTP and whatever generates texts: a request goes in, events come out. Who drops the
+//! The interface between HTTP and the generator of texts: a request goes in, events come out. Dropping the
 //! receiver of the events cancels the request.
 
 use ga10b_llm::Sampler;
@@ -8,7 +8,7 @@ use ga10b_llm::Sampler;
 pub struct Request {
     /// The tokens that it continues; at least one.
     pub prompt: Vec<u32>,
-    /// How tokens are chosen.
+    /// The sampler.
     pub sampler: Sampler,
     /// Strings before which the text ends; none is empty.
     pub stops: Vec<String>,
@@ -18,7 +18,7 @@ pub struct Request {
     pub reuse: bool,
 }
 
-/// What becomes of a request, in order. The last one is `End` or `Failed`.
+/// Events of a request, in order. The last one is `End` or `Failed`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// More text: whole characters.
@@ -27,7 +27,7 @@ pub enum Event {
     Failed(Failure),
 }
 
-/// Why a text ended.
+/// The reason a text ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The model ended it, a stop string did, or it is complete by its constraint.
@@ -46,20 +46,20 @@ pub struct Usage {
     pub generated: usize,
 }
 
-/// Why there is no text, or no more of it.
+/// The reason there is no text, or no more of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// The device, the engine or the model failed; with the diagnosis.
     Engine(String),
     /// The engine failed in an earlier request and cannot be set up again; with the diagnosis.
     Unavailable(String),
-    /// What the text has to be cannot go on.
+    /// The constraint allows no further token.
     Constraint,
     /// The server ends.
     Shutdown,
 }
 
-/// Why a request is not taken.
+/// The reason a request is not taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// As many requests wait as may; the estimated time until one has been served.

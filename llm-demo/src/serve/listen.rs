@@ -19,9 +19,9 @@ use tokio_io_timeout::TimeoutStream;
 use crate::serve::app::Limits;
 use crate::serve::scheduler::Scheduler;
 
-/// How long answers that were cut have to reach their clients.
+/// Time that answers which were cut have to reach their clients.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-/// How long no connection is accepted after the system had no means for one.
+/// Time for which no connection is accepted after the system had no means for one.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Bytes of a head.
 const MOST_HEAD: usize = 64 << 10;

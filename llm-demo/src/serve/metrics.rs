@@ -21,7 +21,7 @@ struct Answered {
     status: u16,
 }
 
-/// What the server counts.
+/// The server's counters.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,

@@ -21,7 +21,7 @@ pub trait Processor {
     /// nothing. False at the end of the queue, when all that it has has ended.
     ///
     /// # Errors
-    /// What the engine reports. It is not used again: a failed device loses its state, and a failed check
+    /// The engine's errors. It is not used again: a failed device loses its state, and a failed check
     /// says that the state is wrong.
     fn turn(&mut self, queue: &Queue) -> anyhow::Result<bool>;
 
@@ -39,19 +39,19 @@ pub struct Job {
     pub ticket: Ticket,
 }
 
-/// Who asked, and when.
+/// The receiver of a request's events, and the time of the request.
 #[derive(Clone, Debug)]
 pub struct Ticket {
     pub events: UnboundedSender<Event>,
     pub arrived: Instant,
 }
 
-/// How requests are scheduled.
+/// Options of the scheduler.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Requests that wait at most.
     pub waiting: usize,
-    /// How long the engine is left alone after it could not be set up.
+    /// Time for which the engine is left alone after it could not be set up.
     pub retry: Duration,
 }
 
@@ -62,7 +62,7 @@ struct State {
     health: Health,
     /// No request is taken any more.
     draining: bool,
-    /// What runs and what waits ends now.
+    /// Whether running and waiting requests end now.
     cut: bool,
     /// Mean time of a request, of the last ones most.
     mean: Duration,
@@ -265,7 +265,7 @@ impl Worker<'_> {
     /// Sets up the engine for the first time.
     ///
     /// # Errors
-    /// What the setup reports.
+    /// Errors of the setup.
     pub fn start(&mut self) -> anyhow::Result<()> {
         self.processor = Some((self.build)()?);
         self.queue.state().health = Health::Good;

@@ -1,6 +1,6 @@
 //! One request after the other, on a decoder: the fastest way for one at a time.
 //!
-//! What a request has in common with the one before is not processed again.
+//! The beginning that a request has in common with the one before is not processed again.
 
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -41,7 +41,7 @@ impl<'a> Serial<'a> {
         let metrics = queue.metrics();
         let cut = || queue.is_cut();
 
-        // What is in the context while something is added to it is not known.
+        // The content of the context is not known while something is added to it.
         let held = std::mem::take(&mut self.held);
         let shared_tokens = held.iter().zip(&prompt).take_while(|(a, b)| a == b).count();
         // The last token gives the logits of the first one of the text.

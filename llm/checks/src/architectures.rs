@@ -1,5 +1,5 @@
-//! What layers of some architectures have beside those of `llama`: biases, norms of heads and of results, layer norm,
-//! GELU, learned positions, scales, capped logits, and the experts of one token.
+//! Layers of other architectures than `llama`: biases, norms of heads and of results, layer norm, GELU,
+//! learned positions, scales, capped logits, and the experts of one token.
 //!
 //! Sums, products, quotients and square roots have one right value, so most of these are exact.
 
@@ -36,7 +36,7 @@ fn each(kernel: &str, threads: u32, vectors: u32) -> Drive {
     Drive::of(NAME, kernel, LaunchConfig::new((LEN.div_ceil(threads), vectors), threads))
 }
 
-/// What the kernels of layers take.
+/// Vectors as the kernels of layers take them.
 trait Vectors: Sized {
     /// `vectors` vectors of f32 between −`scale` and `scale`.
     fn vectors(self, vectors: u32, scale: f32) -> Self;
@@ -55,7 +55,7 @@ impl Vectors for Drive {
     }
 }
 
-/// What is added to the residual stream and multiplies it, and the cap of logits.
+/// Vectors added to the residual stream and their factor, and the cap of logits.
 fn rows() -> Vec<Case> {
     let capped = 30.0;
     vec![

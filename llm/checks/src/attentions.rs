@@ -1,5 +1,5 @@
-//! Attention: of a step and of a chunk of prompt tokens, whole and in shares, with and without limits, over caches in
-//! f16 and in q8_0.
+//! Attention: of a step and of a chunk of prompt tokens, whole and in split-K parts, with and without limits,
+//! over caches in f16 and in q8_0.
 
 use ga10b_llm::kernels::heads::HEAD_DIMS;
 use ga10b_llm::kernels::limits::infix;
@@ -36,7 +36,7 @@ pub(super) fn cases() -> Vec<Case> {
 const HEADS: u32 = 4;
 const GROUP: u32 = 2;
 
-/// What attention with limits takes.
+/// Attention with limits.
 trait Limited: Sized {
     fn limits(self, limits: Option<Limits>) -> Self;
 }
@@ -97,7 +97,7 @@ fn quantized(dims: u32, limits: Option<Limits>) -> Case {
         .done()
 }
 
-/// What merges the shares of a step.
+/// The kernel that merges the split-K parts of a step.
 fn combine() -> Case {
     Drive::of("attention", "attention_combine", LaunchConfig::new(HEADS, 128))
         .floats(4 * 3 * 68, 2.0)
@@ -108,7 +108,7 @@ fn combine() -> Case {
         .done()
 }
 
-/// A chunk: its start, its tokens, and most shares of its positions.
+/// A chunk: its start, its tokens, and most split-K parts of its positions.
 fn of_chunk(dims: u32, (start, tokens, most): (u32, u32, u32), limits: Option<Limits>) -> Case {
     let config = LaunchConfig::new((tokens.div_ceil(shares::TOKENS), HEADS, most), attention::THREADS)
         .with_dynamic_shared(attention::shared_bytes(dims));
@@ -133,7 +133,7 @@ fn of_chunk(dims: u32, (start, tokens, most): (u32, u32, u32), limits: Option<Li
         .done()
 }
 
-/// What merges the shares of a chunk.
+/// The kernel that merges the split-K parts of a chunk.
 fn merge(dims: u32) -> Case {
     let positive = |i: u32| (0.5 + (i * 37 % 64) as f32 / 128.0).to_bits();
     Drive::of("prompt", &format!("prompt_merge_{dims}"), LaunchConfig::new((7, 1), shares::THREADS))

@@ -18,7 +18,7 @@ use crate::{architectures, attentions, caches, column_kernels, mixtures, product
 use ga10b_tests::conformance::Case;
 use ga10b_tests::conformance::drive::{COLS, Drive, MILLIONTH};
 
-/// What the manifest beside them says there is.
+/// The manifest beside the cubins, which lists them.
 const MANIFEST: &str = include_str!("../../kernels/manifest.json");
 
 /// Norm and last token of a chunk of prompt tokens, and the lengths of a matrix's rows.

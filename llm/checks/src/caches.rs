@@ -48,7 +48,7 @@ trait Cached: Sized {
     /// Caches of `rows` keys and values that the kernel reads.
     fn cached(self, kv: CacheType, rows: u32) -> Self;
 
-    /// Where the scales of a cache of `rows` rows are, if it has some.
+    /// Offset of the scales of a cache of `rows` rows, if it has some.
     fn scales_at(self, kv: CacheType, rows: u32) -> Self;
 }
 
@@ -96,7 +96,7 @@ fn of_step(kv: CacheType) -> Case {
 const TOKENS: u32 = 5;
 const SHARES: u32 = 2;
 
-/// What a chunk from position `start` on is rotated from, and the queries.
+/// The rotation of a chunk from position `start` on, and the queries.
 fn rotated(module: &str, kernel: &str, start: u32, table: u32) -> Drive {
     let pitch = TOKENS + 1;
     Drive::of(module, kernel, LaunchConfig::new((1, pitch), vector::ROPE_THREADS))

@@ -1,4 +1,4 @@
-//! The kernels of a step of several columns, one by one: columns of which one is left out, with pages of their own.
+//! The kernels of a batch step, one by one: columns of which one is left out, with pages of their own.
 
 use ga10b_llm::CacheType;
 use ga10b_llm::engine::PAGE;
@@ -18,7 +18,7 @@ const COLUMNS: u32 = 8;
 const SHARES: u32 = 2;
 const LEN: u32 = COLS as u32;
 const KV_HEADS: u32 = 2;
-/// Pages of a cache, and of a column's table. Columns have tables 0 to 2, in turn.
+/// Pages of a cache, and of a column's table. Columns have tables 0 to 2, alternately.
 const PAGES: u32 = 6;
 const TABLE_PITCH: u32 = 2;
 const TABLES: [u32; 6] = [3, 0, 5, 1, 2, 4];
@@ -57,14 +57,15 @@ const TILE: [usize; 3] = {
     [fragments::BYTES as usize / 4 - sums - factors, sums, factors]
 };
 
-/// What the kernels of columns take.
+/// Inputs of the batch kernels.
 trait Fragments: Sized {
     /// Columns of [`LEN`] values that the kernel stores as factors of the tensor cores.
     fn fragments_room(self, columns: u32) -> Self;
 
-    /// What the last buffer, of such columns, gets of numbers that are uncertain in their last places. The largest
-    /// value of a column's tile is from 256 to 511: a millionth of that is 5e-4. Of 32 values that may become the next
-    /// f16, a quarter away, the upper half of a sum may as well, 8 away, and then the lower half is so much less.
+    /// The tolerance of the last buffer, of such columns, for numbers that are uncertain in their last
+    /// places. The largest value of a column's tile is from 256 to 511: a millionth of that is 5e-4. Of 32
+    /// values that may become the next f16, a quarter away, the upper half of a sum may as well, 8 away, and
+    /// then the lower half is so much less.
     fn within_fragments(self, columns: u32) -> Self;
 
     /// Columns of [`LEN`] values as factors of the tensor cores.
@@ -133,7 +134,7 @@ fn act() -> Case {
         .done()
 }
 
-/// What merges the shares of heads, here as many values as a vector has.
+/// The kernel that merges the split-K parts of heads, here as many values as a vector has.
 fn merge() -> Case {
     let dims = 64;
     let (heads, words) = (LEN / dims, attention::partial_words(dims));

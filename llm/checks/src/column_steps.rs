@@ -31,7 +31,7 @@ impl ColumnSteps {
     /// The logits of all columns as bits, a list per step.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The device's errors.
     pub fn run(&self, device: &Device) -> Result<Vec<Vec<u32>>> {
         Ok(self
             .logits(device, self.kv)?
@@ -64,10 +64,10 @@ impl ColumnSteps {
         (0..STEPS).map(step).collect()
     }
 
-    /// How much the rounding of the cache changes the logits of each step, in the model.
+    /// The effect of the cache's rounding on the logits of each step, in the model.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The device's errors.
     pub fn effect_of_rounding(&self, model: &Device) -> Result<Vec<f64>> {
         let [whole, rounded] = [CacheType::F16, self.kv].map(|kv| self.logits(model, kv));
         let apart = |(a, b): (Vec<f32>, Vec<f32>)| {

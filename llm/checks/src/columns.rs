@@ -1,4 +1,4 @@
-//! Steps of several sequences by the kernels of columns, for each kind of weights, each number of columns that
+//! Steps of several sequences by the batch kernels, for each kind of weights, each number of columns that
 //! has kernels, and both caches; and a prompt in a chunk that writes to pages. Logits are compared.
 //!
 //! Products are those of `mma` in f16: their last bits are the architecture's own, and where an activation
@@ -33,7 +33,7 @@ pub fn cases() -> Vec<Case> {
     cases
 }
 
-/// How much more the logits of each step may differ than by [`BOUND`].
+/// Tolerance of the logits of each step beyond [`BOUND`].
 fn slack(steps: ColumnSteps, a: &[Vec<u32>], b: &[Vec<u32>]) -> Vec<f64> {
     if steps.kv == CacheType::F16 || a == b {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Whole decode steps by the step kernel, for each kind of weights and of cache: logits, and what was cached.
+//! Whole persistent steps, for each kind of weights and of cache: logits, and what was cached.
 //!
 //! The two models must agree in every bit: code for sm_87 and for sm_90 adds in the same order. A GPU's
 //! approximations (square root, exponential, sine) are its own, and an input near the middle of two integers
@@ -22,8 +22,8 @@ use ga10b_tests::conformance::{Case, Place};
 /// The largest difference of a logit, of which most are below 4, where all codes are the same.
 const BOUND: f64 = 4e-3;
 
-/// Their row of the table. The step kernel adds in one order, and both models approximate alike: the two agree in
-/// every bit.
+/// Their row of the table. The persistent step adds in one order, and both models approximate alike: the two
+/// agree in every bit.
 pub const FAMILY: &str = "decode steps";
 
 /// The models.
@@ -39,8 +39,8 @@ pub fn cases() -> Vec<Case> {
 /// The largest difference of a cached number in f16: as much as the kernels that rotate and cache may differ by.
 const HALF: f64 = 1e-3;
 
-/// How much more the logits of each step may differ than by [`BOUND`], for two results: where what they cached
-/// in q8_0 differs, by what that changes in the model.
+/// Tolerance of the logits of each step beyond [`BOUND`], for two results: where their q8_0 caches differ,
+/// the effect of that in the model.
 fn effect_of_caches(steps: Steps, a: &[Vec<u32>], b: &[Vec<u32>]) -> Vec<f64> {
     if steps.kv == CacheType::F16 || a[STEPS..] == b[STEPS..] {
         return Vec::new();

@@ -12,7 +12,7 @@ fn committed_code(module: &str) -> [&'static [u8]; 2] {
     [87, 90].map(|sm| committed::cubin(sm, module).unwrap_or_default())
 }
 
-/// What the model's kernels take beside what others do.
+/// Inputs of the model's kernels beside those of others.
 pub(crate) trait OfModel: Sized {
     /// A kernel of a module.
     fn of(module: &str, kernel: &str, config: LaunchConfig) -> Self;
@@ -23,8 +23,8 @@ pub(crate) trait OfModel: Sized {
     /// A cache of `values` values in q8_0 that the kernel fills.
     fn quantized_room(self, values: usize) -> Self;
 
-    /// What the last buffer, a cache of `values` values in q8_0, gets of numbers that are uncertain in their last
-    /// places: one near the middle of two codes becomes either, and so does a scale.
+    /// The tolerance of the last buffer, a cache of `values` values in q8_0, for numbers that are uncertain
+    /// in their last places: one near the middle of two codes becomes either, and so does a scale.
     fn within_codes(self, values: usize) -> Self;
 
     /// On SM 9.0, in place of its kernel: one of another module, with the same parameters.

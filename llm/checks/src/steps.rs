@@ -1,4 +1,4 @@
-//! Decode steps of a small synthesized model: what the step kernel exchanges between blocks, streams, and
+//! Decode steps of a small synthesized model: what the persistent step exchanges between blocks, streams, and
 //! computes, as an engine launches it.
 
 use anyhow::{Result, ensure};
@@ -14,11 +14,11 @@ const TOKENS: [u32; STEPS] = [1, 700, 3, 1023, 3, 88];
 pub const STEPS: usize = 6;
 /// Positions of the cache.
 const CONTEXT: usize = 8;
-/// What the weights follow from.
+/// The seed of the weights.
 pub const SEED: u64 = 3;
 
-/// How much more attention a step may pay to its own position than the step after it: in the first step all, in
-/// the second about half.
+/// Largest ratio of a step's attention to its own position to that of the step after it: in the first step
+/// all, in the second about half.
 const MORE_ATTENTION: f64 = 2.0;
 
 /// A model, and the cache that it has.
@@ -30,7 +30,7 @@ pub struct Steps {
     pub kv: CacheType,
 }
 
-/// What a word of a step's part of the cache is.
+/// The kind of a word in a step's part of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cached {
     /// An f16.
@@ -56,7 +56,7 @@ impl Steps {
     /// The logits of every step as bits, then what every step has cached: the same whatever the number of SMs.
     ///
     /// # Errors
-    /// What the device reports; a model that the step kernel does not take.
+    /// The device's errors; a model that the persistent step does not take.
     pub fn run(&self, device: &Device) -> Result<Vec<Vec<u32>>> {
         let model = self.model()?;
         let mut engine = self.engine(device, &model)?;
@@ -70,7 +70,7 @@ impl Steps {
         Ok(results)
     }
 
-    /// What the words of a step's part of the cache are.
+    /// The kinds of the words in a step's part of the cache.
     ///
     /// # Errors
     /// That the model cannot be made.
@@ -81,12 +81,12 @@ impl Steps {
         Ok(of_buffer.repeat(2 * model.config.layers))
     }
 
-    /// How much the logits of each step differ on a device because of what two others cached in the steps up to
-    /// it, `a` and `b` as [`Steps::run`] gives them: the difference for what they cached before the step, and
+    /// Differences of each step's logits on a device due to the caches of two others in the steps up to it,
+    /// `a` and `b` as [`Steps::run`] gives them: the difference for the cache before the step, and
     /// `MORE_ATTENTION` times that which the step's own part of the cache makes in the step after it.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The device's errors.
     pub fn effect_of_caches(&self, device: &Device, a: &[Vec<u32>], b: &[Vec<u32>]) -> Result<Vec<f64>> {
         let model = self.model()?;
         let mut engine = self.engine(device, &model)?;
@@ -112,14 +112,14 @@ impl Steps {
     }
 }
 
-/// Where a cache of a layer holds a position.
+/// The place of a position in a layer's cache.
 struct Place<'a> {
     config: &'a Config,
     kv: CacheType,
 }
 
 impl Place<'_> {
-    /// What is cached of a position in all layers, a number a word.
+    /// The cached values of a position in all layers, a number a word.
     fn get(&self, engine: &Engine, position: usize) -> Result<Vec<u32>> {
         let mut words = Vec::new();
         for buffer in engine.caches().flatten() {

@@ -21,7 +21,7 @@ pub(super) struct Weights {
     content: Content,
 }
 
-/// What the blocks of a file hold.
+/// The content of a file's blocks.
 enum Content {
     Singles,
     Halves,

@@ -1,4 +1,6 @@
 //! The fuzzer of models for a second, always on the same cases as far as it gets. `llm-fuzz` runs it for longer.
+//!
+//! A program of its own: a test is called as its target.
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -22,7 +22,7 @@ pub struct Conversation<'a> {
     held: Vec<u32>,
 }
 
-/// What an answer took.
+/// An answer, with its counts and times.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The text that was emitted.
@@ -63,7 +63,7 @@ impl<'a> Conversation<'a> {
         &self.messages
     }
 
-    /// Replaces all messages. What they have in common with those before is not processed again.
+    /// Replaces all messages. Their common beginning with those before is not processed again.
     pub fn set_messages(&mut self, messages: Vec<Message>) {
         self.messages = messages;
     }
@@ -75,7 +75,7 @@ impl<'a> Conversation<'a> {
     /// conversation and `count` tokens, or a quarter of the context if that is less.
     ///
     /// # Errors
-    /// What the template says, [`Error::ContextFull`] if the message alone does not fit, or what
+    /// The template's error, [`Error::ContextFull`] if the message alone does not fit, or what
     /// [`generate`](crate::generate()) returns. The conversation is then as before.
     pub fn answer(
         &mut self,

@@ -33,7 +33,7 @@ const MOST_TEXT: usize = 64 << 20;
 /// Bytes of stack for the deepest expression of a template of that length.
 const STACK: usize = 512 << 20;
 
-/// Who says what.
+/// A message and its role.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
     /// `system`, `user`, `assistant`, or what else the template knows.
@@ -176,7 +176,7 @@ fn unusable(source: minijinja::Error) -> Error {
     Error::Template { source }
 }
 
-/// What templates call for conversations that they do not take.
+/// The function that templates call for conversations that they do not take.
 fn raise_exception(message: String) -> std::result::Result<Value, minijinja::Error> {
     Err(minijinja::Error::new(ErrorKind::InvalidOperation, message))
 }

@@ -37,7 +37,7 @@ const SWITCH_PATIENCE: Duration = Duration::from_millis(100);
 /// Prompts of fewer tokens are processed step by step.
 const LEAST_PREFILL: usize = 8;
 
-/// What the host wants of a step.
+/// The result of a step that the host reads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wanted {
     Logits,
@@ -60,7 +60,7 @@ pub struct Engine {
     pub(super) operations: Operations,
     /// For prompts; `None` if the kernels do not take the model's shape.
     pub(super) prompt: Option<Prompt>,
-    /// Launches of the step kernel, if there is one for the model.
+    /// Launches of the persistent step, if there is one for the model.
     pub(super) step_plan: Option<StepPlan>,
     pub(super) mode: Mode,
     position: usize,
@@ -179,7 +179,7 @@ impl Engine {
     /// The logits after the last step or prompt, `vocab` numbers.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The device's errors.
     pub fn logits(&self) -> Result<Vec<f32>> {
         let mut logits = Vec::new();
         self.read_logits(&mut logits)?;
@@ -207,7 +207,7 @@ impl Engine {
     /// record them.
     ///
     /// # Errors
-    /// What loading the kernels reports.
+    /// Errors of loading the kernels.
     pub fn record_prompt(&mut self, tokens: usize) -> Result<()> {
         if !self.takes_chunks(tokens)? {
             return Ok(());
@@ -310,18 +310,18 @@ impl Engine {
         self.step.launches() as u64
     }
 
-    /// How long setting it up took.
+    /// Time that setting it up took.
     pub fn load_times(&self) -> LoadTimes {
         self.load_times
     }
 
-    /// What the layers of a model need in `context` positions that the kernel of [`Mode::Persistent`] does
-    /// not compute, in words; `None` if it computes them. Steps then take one launch per operation.
+    /// The features of a model's layers in `context` positions that the kernel of [`Mode::Persistent`] does
+    /// not compute, in words; `None` if it computes all. Steps then take one launch per operation.
     pub fn step_kernel_lacks(config: &Config, context: usize) -> Option<&'static str> {
         stream::lacks(config, context)
     }
 
-    /// How a step is launched.
+    /// The launch mode of a step.
     pub fn mode(&self) -> Mode {
         self.mode
     }
@@ -334,7 +334,7 @@ impl Engine {
     pub fn pretend(&mut self, position: usize) -> Result<()> {
         self.reset()?;
         self.check_room(position + 1)?;
-        // What is in the cache need not be numbers.
+        // Values in the cache need not be numbers.
         self.probed = true;
         self.model.state.set_position(position)?;
         self.position = position;
@@ -445,7 +445,7 @@ fn choice(model: &DeviceModel, programs: &mut Programs, wanted: Option<bool>) ->
     }
     let kernel = programs.kernel(sample::NAME, sample::NAME)?;
     let shared = u64::from(kernel.static_shared() + sample::dynamic_shared(vocab));
-    let there = shared <= info.max_shared_per_block.count();
+    let there = shared <= info.max_shared_per_block;
     there.then(|| model.state.choice(kernel)).transpose()
 }
 

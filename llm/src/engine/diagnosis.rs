@@ -1,5 +1,5 @@
-//! Where values stop being numbers: a step by one launch per operation, with a look at every buffer after
-//! each.
+//! Search for the first values that are no numbers: a step by one launch per operation, with a look at every
+//! buffer after each.
 //!
 //! Only a step that gave NaN, infinity or nothing but zeros is run again this way, so a good one pays
 //! nothing.
@@ -10,7 +10,6 @@ use hcq::{Buffer, Queue};
 use crate::cache::BLOCK;
 use crate::engine::launch::record;
 use crate::engine::layers::LayerMemory;
-use crate::engine::matrix::read_floats;
 use crate::engine::memory::DeviceModel;
 use crate::engine::operations::Operations;
 use crate::engine::times::layers;
@@ -19,7 +18,7 @@ use crate::error::{Error, Result};
 /// The phase and the layer that first give a value that is no number, in the context up to `position`, whose
 /// tokens are in the device's state. The position in the state, and the activations, are undefined after it.
 pub fn find(m: &DeviceModel, operations: &Operations, queue: &mut Queue, position: usize) -> Result<Error> {
-    // What an earlier position left in the cache spoils all later ones.
+    // Bad values of an earlier position in the cache spoil all later ones.
     let mut at = position;
     for layer in &m.layers {
         at = scan(m, layer, at)?.bad.unwrap_or(at);
@@ -85,7 +84,7 @@ pub fn all_finite(values: &[f32]) -> bool {
 
 /// Whether every value of a vector in `f32` in device memory is finite.
 fn is_finite(vector: &Buffer) -> Result<bool> {
-    Ok(all_finite(&read_floats(vector, 0, vector.len() as usize / 4)?))
+    Ok(all_finite(&vector.read_vec::<f32>(0, vector.len() as usize / 4)?))
 }
 
 /// Whether logits say that nothing is wrong. A vector with NaN or infinity gives no logit that is a number,

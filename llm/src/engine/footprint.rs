@@ -15,7 +15,7 @@ use crate::kernels::heads::LONGEST_HEAD;
 use crate::kernels::repack::stored_as;
 use crate::model::Model;
 
-/// What is not counted one by one: kernels, rings and the vectors of a step.
+/// Bytes not counted one by one: kernels, rings and the vectors of a step.
 const REST: u64 = 16 << 20;
 /// The same of each layer: norms, launch descriptors, and what buffers are rounded up to.
 const REST_OF_LAYER: u64 = 1 << 20;
@@ -35,7 +35,7 @@ pub struct Footprint {
 /// Bytes that the stacks of the engine's kernels take on a device, whatever the model.
 fn stacks(options: &EngineOptions, device: &Device) -> Result<u64> {
     let stack = Programs::largest_stack(device, Launched::ByEngine, &options.tuning.kernels)?;
-    Ok(device.stack_memory(stack).count())
+    Ok(device.stack_memory(stack))
 }
 
 /// Bytes of the weights. Some types take more on the device than in the file.
@@ -62,7 +62,7 @@ impl Footprint {
             true => Activations::bytes(c, extent, &options.tuning.choices, info.into())?,
             false => 0,
         };
-        // The shares of attention are at most as many as there are SMs: a vector per head and share.
+        // The split-K parts of attention are at most as many as there are SMs: a vector per head and share.
         let partials = 4 * c.heads as u64 * u64::from(info.sm_count) * u64::from(LONGEST_HEAD + 32);
         // Logits for the host, and those that stay on the device.
         let state = 4 * (2 * c.vocab as u64 + context as u64);
@@ -79,7 +79,7 @@ impl Footprint {
         let (cache, buffers) = Columns::bytes(model, options, device)?;
         let stack = Programs::largest_stack(device, launched(options), &Kernels::new())?;
         let rest = REST + model.config.layers as u64 * REST_OF_LAYER;
-        let scratch = buffers + device.stack_memory(stack).count() + rest;
+        let scratch = buffers + device.stack_memory(stack) + rest;
         Ok(Self { weights: weights(model), cache, scratch })
     }
 

@@ -7,7 +7,7 @@ use crate::error::Result;
 /// One launch of a step or of a prompt.
 #[derive(Clone, Debug)]
 pub struct Launch {
-    /// What it is for, in a word or two.
+    /// Its role, in a word or two.
     pub role: &'static str,
     /// The kernel.
     pub kernel: Kernel,

@@ -1,5 +1,4 @@
-//! What a layer computes, in order, with its weights on the device: one list that every way of launching a
-//! model lowers.
+//! The computation of a layer, in order, with its weights on the device: one list that every engine lowers.
 
 use hcq::Buffer;
 
@@ -17,7 +16,7 @@ pub struct LayerMemory {
     pub turns: Buffer,
     /// Positions that attention sees, the newest with them, if it does not see all.
     pub window: Option<u32>,
-    /// What the layer computes.
+    /// The steps of the layer.
     pub steps: Vec<Step>,
 }
 
@@ -51,15 +50,15 @@ pub struct Experts {
 /// Products of stacked matrices with a vector, and what they become.
 #[derive(Debug)]
 pub struct Product {
-    /// What it is for, in profiles.
+    /// Its role, in profiles.
     pub role: &'static str,
     /// The vector.
     pub from: Source,
     /// The matrices; neighbours of equal type are one.
     pub matrices: Vec<Matrix>,
-    /// What is added to the products.
+    /// The vector added to the products.
     pub bias: Option<Buffer>,
-    /// What the results become.
+    /// The destination of the results.
     pub to: Target,
 }
 
@@ -74,7 +73,7 @@ pub enum Source {
     Activated,
 }
 
-/// What the results of a product become.
+/// The destination of a product's results.
 #[derive(Debug)]
 pub enum Target {
     /// Queries, keys and values: normalized if there are norms, rotated; keys and values are cached.
@@ -88,11 +87,11 @@ pub enum Target {
 /// A norm of the residual stream.
 #[derive(Clone, Debug)]
 pub struct NormMemory {
-    /// What it is for, in profiles.
+    /// Its role, in profiles.
     pub role: &'static str,
     /// Weights.
     pub weight: Buffer,
-    /// What is added, if the norm has it.
+    /// The vector added, if the norm has one.
     pub bias: Option<Buffer>,
     /// Weights with which a vector of n values and length √n gives products at least as large as those of any
     /// normalized vector: by these, prompts bound what they store in f16.

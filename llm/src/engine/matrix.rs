@@ -4,7 +4,6 @@ use std::sync::{Mutex, PoisonError};
 
 use hcq::{Args, Buffer, Device};
 use rayon::prelude::*;
-use zerocopy::IntoBytes;
 
 use crate::engine::order::HeadOrder;
 use crate::error::{Error, Result};
@@ -117,7 +116,7 @@ struct Part<'a> {
     first: usize,
     count: usize,
     buffer: Buffer,
-    /// Where the rows go.
+    /// Address of the rows on the device.
     at: u64,
 }
 
@@ -188,7 +187,7 @@ impl<'a> Loader<'a> {
     /// Copies all parts, of tensors in `file`; `loaded` is called with the bytes of each.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The device's errors.
     pub fn load(self, file: &Gguf, loaded: &mut (dyn FnMut(u64) + Send)) -> Result<()> {
         let (loaded, parts) = (Mutex::new(loaded), &self.0);
         parts.iter().take(AHEAD).for_each(|part| file.fetch(part.in_file()));
@@ -222,7 +221,7 @@ impl<'a> Loader<'a> {
     }
 }
 
-/// What a thread packs parts in.
+/// Buffers in which a thread packs parts.
 #[derive(Default)]
 struct Buffers {
     /// Rows in the order of the device.
@@ -239,14 +238,4 @@ struct Buffers {
 /// [`Error::TooLarge`].
 pub fn fits(size: usize) -> Result<u32> {
     u32::try_from(size).map_err(|_| Error::TooLarge { size })
-}
-
-/// `count` values in `f32` of `buffer` from byte `at` on.
-///
-/// # Errors
-/// What the device reports.
-pub fn read_floats(buffer: &Buffer, at: u64, count: usize) -> Result<Vec<f32>> {
-    let mut values = vec![0.0f32; count];
-    buffer.read(at, values.as_mut_bytes())?;
-    Ok(values)
 }

@@ -24,7 +24,7 @@ use crate::model::architecture::{HeadNorms, Rotation};
 use crate::model::config::Config;
 use crate::model::tensors::{Affine, FeedForward, Layer};
 
-/// A model on a device: what every way of launching it works with.
+/// A model on a device: the memory that all engines work with.
 #[derive(Debug)]
 pub struct DeviceModel {
     /// The device.
@@ -47,7 +47,7 @@ pub struct DeviceModel {
     pub output_norm: NormMemory,
     /// The output matrix; the embedding if the model has no other.
     pub output: Matrix,
-    /// How long copying the matrices took.
+    /// Time that copying the matrices took.
     pub loading: Duration,
     /// The longest that a step may take.
     pub patience: Duration,
@@ -60,7 +60,7 @@ impl From<&Info> for Chip {
 }
 
 impl DeviceModel {
-    /// What shapes of kernels depend on.
+    /// The chip, on which shapes of kernels depend.
     pub fn chip(&self) -> Chip {
         self.device.info().into()
     }
@@ -155,7 +155,7 @@ struct Upload<'a, 'p> {
 }
 
 impl<'a> Upload<'a, '_> {
-    /// What a layer computes, whatever its architecture.
+    /// The steps of a layer, whatever its architecture.
     fn steps(&mut self, layer: &Layer<'a>) -> Result<Vec<Step>> {
         let device = self.device;
         let order = self.order();
@@ -233,7 +233,7 @@ impl<'a> Upload<'a, '_> {
     fn floats(&mut self, name: &str, values: &[f32], file_bytes: usize) -> Result<Buffer> {
         let buffer = self.device.alloc(4 * values.len() as u64)?;
         buffer.set_name(name);
-        buffer.write(0, &values.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<_>>())?;
+        buffer.write_slice(0, values)?;
         (self.progress)(file_bytes as u64);
         Ok(buffer)
     }
@@ -297,6 +297,6 @@ fn rotation(device: &Device, c: &Config, windowed: bool) -> Result<Buffer> {
     let mut steps: Vec<u64> = c.rope_frequencies(windowed).into_iter().map(turns).collect();
     steps.resize(c.head_dim / 2, 0);
     let buffer = device.alloc(8 * steps.len() as u64)?;
-    buffer.write(0, &steps.iter().flat_map(|s| s.to_le_bytes()).collect::<Vec<_>>())?;
+    buffer.write_slice(0, &steps)?;
     Ok(buffer)
 }

@@ -10,7 +10,7 @@ use crate::error::Result;
 /// A kernel as an engine launches it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct KernelUse {
-    /// What launches it: the step in use, one launch per operation, or prompts.
+    /// Its user: the step in use, one launch per operation, or prompts.
     pub path: &'static str,
     /// The kernel.
     pub kernel: String,
@@ -24,7 +24,7 @@ pub struct KernelUse {
     pub registers: u32,
     /// Shared memory of a block, static and dynamic, in bytes.
     pub shared_bytes: u32,
-    /// What an SM holds; `None` for an SM whose limits are not known.
+    /// Blocks and warps that an SM holds; `None` for an SM whose limits are not known.
     #[serde(flatten)]
     pub residency: Option<Residency>,
 }
@@ -38,7 +38,7 @@ pub struct Residency {
     pub warps_per_sm: u32,
     /// Warps that an SM holds of small kernels.
     pub max_warps_per_sm: u32,
-    /// What limits the blocks.
+    /// The resource that limits the blocks.
     pub limit: &'static str,
     /// Most of those warps that the largest launch fills on all SMs.
     pub warps_per_sm_launched: u32,
@@ -49,7 +49,7 @@ impl Engine {
     /// the shapes in which it is launched.
     ///
     /// # Errors
-    /// What loading the kernels reports.
+    /// Errors of loading the kernels.
     pub fn kernels(&mut self) -> Result<Vec<KernelUse>> {
         let mut uses = Vec::new();
         if let Some(plan) = &self.step_plan {

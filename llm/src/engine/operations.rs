@@ -42,7 +42,7 @@ pub struct Operations {
 pub struct ProductLaunch {
     /// Number of the launch.
     pub launch: usize,
-    /// What is multiplied.
+    /// The shape and type of the product.
     pub product: choices::Product,
     /// The vector.
     pub x: Buffer,
@@ -52,7 +52,7 @@ pub struct ProductLaunch {
     pub out_at: u64,
 }
 
-/// Positions of a share of attention, at least: fewer are not worth another launch.
+/// Least positions of a split-K part of attention: fewer are not worth another launch.
 const POSITIONS_PER_SHARE: usize = 1024;
 
 /// Activation vectors, all `f32`.
@@ -67,7 +67,7 @@ struct Vectors {
     attended: Buffer,
     /// Input of the down projection, striped.
     ff: Buffer,
-    /// Scratch of attention in shares.
+    /// Scratch of attention in split-K parts.
     partials: Buffer,
 }
 
@@ -77,7 +77,7 @@ struct Planner<'a> {
     programs: &'a mut Programs,
     choices: &'a Choices,
     v: Vectors,
-    /// Shares of the positions in attention.
+    /// Split-K parts of the positions in attention.
     shares: u32,
     launches: Vec<Launch>,
     products: Vec<ProductLaunch>,
@@ -146,7 +146,7 @@ pub fn heads_args(
     let normed = norms.map_or(0, |_| heads::NORMED);
     let (q_dim, kv_dim) = (fits(c.q_dim())?, fits(c.kv_dim())?);
     let [q_len, k_len] = norms.map_or([q_dim, kv_dim], |norms| norms.lengths);
-    // What a flag leaves out is not read.
+    // Inputs that a flag leaves out are not read.
     let [q_norm, k_norm] = norms.map_or([qkv, qkv], |norms| norms.weights.each_ref());
     let args = Args::new().buffer(qkv).buffer(p.bias.as_ref().unwrap_or(qkv)).buffer(q_norm).buffer(k_norm);
     let args = args.u32(q_dim).u32(kv_dim).u32(q_len).u32(k_len).u32(shares).u32(pitch);
@@ -171,7 +171,7 @@ pub fn limits(c: &Config, layer: &LayerMemory) -> Option<(u32, f32)> {
     limited.then(|| (layer.window.unwrap_or(NO_WINDOW), c.score_cap.unwrap_or(0.0)))
 }
 
-/// Into how many shares attention splits the positions.
+/// The number of split-K parts into which attention splits the positions.
 fn shares(c: &Config, context: usize, sm_count: usize) -> Result<u32> {
     // Four small blocks per SM.
     let least = (4 * sm_count / c.heads).clamp(1, 64);

@@ -1,17 +1,17 @@
-//! How an engine is set up.
+//! Options of an engine.
 
 use std::time::Duration;
 
 use crate::cache::CacheType;
 use crate::kernels::choices::Tuning;
 
-/// How to set up an [`Engine`](crate::engine::Engine).
+/// Options of an [`Engine`](crate::engine::Engine).
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct EngineOptions {
     /// Positions in the cache, at least 1.
     pub context: usize,
-    /// How a step is launched.
+    /// The launch mode of a step.
     pub mode: Mode,
     /// Type of the key/value cache.
     pub kv: CacheType,
@@ -70,7 +70,7 @@ impl EngineOptions {
     }
 }
 
-/// How a step is launched.
+/// The launch mode of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// One launch in which blocks wait for each other; one launch per operation if the model has no step
@@ -94,7 +94,7 @@ impl Mode {
     }
 }
 
-/// How long it took to set up an engine.
+/// Times that setting up an engine took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadTimes {
     /// Reading the weights from the mapped file, packing them and writing them to the device.

@@ -6,7 +6,7 @@ use crate::engine::launch::Launch;
 use crate::error::Result;
 use crate::kernels::stream::sync::{FIRST_PHASE_AT, PHASES_PER_STEP};
 
-/// Launches of a step kernel.
+/// Launches of a persistent step.
 #[derive(Debug)]
 pub struct StepPlan {
     /// The whole step as one launch.
@@ -32,12 +32,10 @@ impl StepPlan {
     /// Makes what a failed step may have left harmless.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The device's errors.
     pub fn reset(&self) -> Result<()> {
         let at = 4 * u64::from(FIRST_PHASE_AT);
-        let mut first = [0; 4];
-        self.sync.read(at, &mut first)?;
-        let next = u32::from_le_bytes(first).wrapping_add(PHASES_PER_STEP);
-        Ok(self.sync.write(at, &next.to_le_bytes())?)
+        let first = self.sync.read_vec::<u32>(at, 1)?[0];
+        Ok(self.sync.write_slice(at, &[first.wrapping_add(PHASES_PER_STEP)])?)
     }
 }

@@ -10,12 +10,12 @@ use crate::engine::timed::{phase_times, run_timed};
 use crate::engine::times::{LaunchTime, PhaseParts, Work};
 use crate::error::Result;
 
-/// What the launches of one kernel in one role cost.
+/// The cost of one kernel's launches in one role.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KernelStat {
     /// The kernel.
     pub name: String,
-    /// What it is for.
+    /// Its role.
     pub role: &'static str,
     /// Number of launches, or of phases.
     pub count: u64,

@@ -14,7 +14,7 @@ use crate::kernels::layers;
 use crate::kernels::operations::matvec::{self, Epilogue};
 use crate::kernels::prompt::{gemm, warpgroups};
 
-/// Who launches a kernel.
+/// The engine that launches a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Launched {
     /// The engine of one sequence.
@@ -98,7 +98,7 @@ impl Programs {
     pub fn kernel(&mut self, module: &'static str, name: &str) -> Result<Kernel> {
         if let Some((name, cubin)) = self.others.get_key_value(name) {
             if !self.loaded_others.contains_key(name) {
-                self.loaded_others.insert(name.clone(), self.device.load(cubin)?);
+                self.loaded_others.insert(name.clone(), self.device.load(&**cubin)?);
             }
             return Ok(self.loaded_others[name].kernel(name)?);
         }

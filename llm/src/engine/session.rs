@@ -84,7 +84,7 @@ impl Engine {
         })
     }
 
-    /// Where the first `positions` positions are in a buffer of keys or values: of each head, then their
+    /// Ranges of the first `positions` positions in a buffer of keys or values: of each head, then their
     /// scales.
     fn ranges(&self, positions: usize) -> Ranges {
         let cache = &self.model.cache;

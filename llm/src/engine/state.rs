@@ -1,7 +1,6 @@
 //! The decode state of a sequence: position, tokens, and the logits after the last step.
 
 use hcq::{Args, Buffer, Device, Kernel, LaunchConfig};
-use zerocopy::IntoBytes;
 
 use crate::engine::launch::Launch;
 use crate::engine::matrix::fits;
@@ -20,7 +19,7 @@ pub struct State {
     /// Logits of steps that choose a token on the device, in its memory: the same buffer unless that of the
     /// others is in the host's.
     pub resident: Buffer,
-    /// What a choice on the device depends on, as [`crate::kernels::sample::kernel`] takes it.
+    /// Parameters of a choice on the device, as [`crate::kernels::sample::kernel`] takes them.
     draw: Buffer,
     vocab: usize,
 }
@@ -63,8 +62,7 @@ impl State {
 
     /// Sets what the next choice on the device depends on.
     pub fn set_draw(&self, draw: &Draw) -> Result<()> {
-        let bytes: Vec<u8> = kernel::words(draw).into_iter().flat_map(u32::to_le_bytes).collect();
-        Ok(self.draw.write(0, &bytes)?)
+        Ok(self.draw.write_slice(0, &kernel::words(draw))?)
     }
 
     /// The launch that chooses a token by what [`State::set_draw`] has set.
@@ -77,28 +75,24 @@ impl State {
 
     /// Sets the position.
     pub fn set_position(&self, position: usize) -> Result<()> {
-        Ok(self.words.write(0, &fits(position)?.to_le_bytes())?)
+        Ok(self.words.write_slice(0, &[fits(position)?])?)
     }
 
     /// Sets the tokens from `position` on.
     pub fn set_tokens(&self, position: usize, tokens: &[u32]) -> Result<()> {
-        let bytes: Vec<u8> = tokens.iter().flat_map(|t| t.to_le_bytes()).collect();
-        Ok(self.words.write(token_at(position), &bytes)?)
+        Ok(self.words.write_slice(token_at(position), tokens)?)
     }
 
     /// The token at `position`.
     pub fn token(&self, position: usize) -> Result<u32> {
-        let mut bytes = [0; 4];
-        self.words.read(token_at(position), &mut bytes)?;
-        Ok(u32::from_le_bytes(bytes))
+        Ok(self.words.read_vec(token_at(position), 1)?[0])
     }
 
     /// Reads the logits, the resident ones if so said; `logits` becomes as long as the vocabulary.
     pub fn read_logits(&self, resident: bool, logits: &mut Vec<f32>) -> Result<()> {
         logits.resize(self.vocab, 0.0);
         let from = if resident { &self.resident } else { &self.logits };
-        // The GPU is little-endian, like every CPU that it is attached to.
-        Ok(from.read(0, logits.as_mut_bytes())?)
+        Ok(from.read_slice(0, logits)?)
     }
 
     /// The logits for the host.

@@ -1,4 +1,4 @@
-//! Lowers a model to the streaming step kernel: its list of phases, and its launches.
+//! Lowers a model to the persistent step: its list of phases, and its launches.
 
 use hcq::{Args, Buffer, LaunchConfig};
 
@@ -96,8 +96,8 @@ pub fn style(a: &Architecture) -> Style {
     }
 }
 
-/// What the layers of a model need in `context` positions that the kernel does not compute; `None` if it
-/// computes them.
+/// The features of a model's layers in `context` positions that the kernel does not compute; `None` if it
+/// computes all.
 pub fn lacks(c: &Config, context: usize) -> Option<&'static str> {
     let a = c.architecture;
     if style(a) == Style::Plain {
@@ -141,7 +141,7 @@ pub fn takes(m: &DeviceModel) -> bool {
 /// Lowers the model `m`. `None` if the kernel does not take it or does not fit the device.
 ///
 /// # Errors
-/// What the device reports.
+/// The device's errors.
 pub fn plan(m: &DeviceModel, programs: &mut Programs, timed: bool) -> Result<Option<StepPlan>> {
     let info = m.device.info();
     let blocks = info.sm_count;
@@ -153,7 +153,7 @@ pub fn plan(m: &DeviceModel, programs: &mut Programs, timed: bool) -> Result<Opt
     let formats: Vec<_> = m.matrices().map(|m| m.format).collect();
     let variant = Variant::of(style(m.config.architecture), &formats);
     let kernel = programs.kernel(variant.module, NAME)?;
-    let most = fits(usize::try_from(info.max_shared_per_block.count()).unwrap_or(usize::MAX))?;
+    let most = fits(usize::try_from(info.max_shared_per_block).unwrap_or(usize::MAX))?;
     let free = most.saturating_sub(kernel.static_shared() + needs.fixed());
     let quantized = m.matrices().any(|m| m.format.is_quantized());
     let numbers = m.matrices().any(|m| !m.format.is_quantized());
@@ -164,9 +164,9 @@ pub fn plan(m: &DeviceModel, programs: &mut Programs, timed: bool) -> Result<Opt
     }
     let config = LaunchConfig::new(blocks, THREADS).with_dynamic_shared(shared).with_blocks_per_sm(1);
     let upload = |tasks: &mut dyn Iterator<Item = Task>| -> Result<Buffer> {
-        let bytes: Vec<u8> = tasks.flat_map(|t| t.words().to_vec()).flat_map(u32::to_le_bytes).collect();
-        let buffer = m.device.alloc(bytes.len() as u64)?;
-        buffer.write(0, &bytes)?;
+        let words: Vec<u32> = tasks.flat_map(|t| t.words().to_vec()).collect();
+        let buffer = m.device.alloc(4 * words.len() as u64)?;
+        buffer.write_slice(0, &words)?;
         Ok(buffer)
     };
     // The last phase is the output matrix.
@@ -188,7 +188,7 @@ pub fn plan(m: &DeviceModel, programs: &mut Programs, timed: bool) -> Result<Opt
         }))?;
     let sync = m.device.alloc(4 * u64::from(SYNC_WORDS))?;
     sync.write(0, &vec![0; 4 * SYNC_WORDS as usize])?;
-    sync.write(4 * u64::from(FIRST_PHASE_AT), &PHASES_PER_STEP.to_le_bytes())?;
+    sync.write_slice(4 * u64::from(FIRST_PHASE_AT), &[PHASES_PER_STEP])?;
     let times = m.device.alloc(4 * u64::from(MARKS) * phases.len() as u64)?;
     let inputs = slots * slot;
     let ragged = m.matrices().any(|m| !m.cols.is_multiple_of(CONSUMERS * TILE_COLS));
@@ -298,7 +298,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// What the next phase writes to `address`. Phases are numbered from 1.
+    /// The packets that the next phase writes to `address`. Phases are numbered from 1.
     fn packets(&self, address: u64) -> Packets {
         Packets { address, phase: self.phases.len() as u32 + 1 }
     }

@@ -87,7 +87,7 @@ impl TimedGraph {
     }
 }
 
-/// What a traced engine replays, and the launches it has timed.
+/// The step that a traced engine replays, and the launches it has timed.
 #[derive(Debug)]
 pub struct Tracing {
     /// A step.
@@ -127,9 +127,7 @@ impl Tracing {
 /// When the phases of the last timed step in one launch ran, which took from `start` to `end` on the GPU's
 /// clock, after `position` tokens.
 pub fn phase_times(plan: &StepPlan, [start, end]: [u64; 2], position: usize) -> Result<Vec<PhaseTime>> {
-    let mut bytes = vec![0; plan.times.len() as usize];
-    plan.times.read(0, &mut bytes)?;
-    let clocks: Vec<u32> = bytes.as_chunks().0.iter().map(|b| u32::from_le_bytes(*b)).collect();
+    let clocks = plan.times.read_vec::<u32>(0, plan.times.len() as usize / 4)?;
     let marks: Vec<&[u32]> = clocks.chunks(MARKS as usize).collect();
     let (Some(first), Some(last)) = (marks.first(), marks.last()) else { return Ok(Vec::new()) };
     // The clock wraps after some seconds.

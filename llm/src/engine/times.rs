@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// What launches belong to.
+/// The work that launches belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// A step from a token to the next.
@@ -27,13 +27,13 @@ impl Work {
 /// When a launch ran.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaunchTime {
-    /// What it belongs to.
+    /// The work it belongs to.
     pub work: Work,
     /// Tokens in the context before that work.
     pub position: usize,
     /// The kernel.
     pub name: String,
-    /// What it is for.
+    /// Its role.
     pub role: &'static str,
     /// The layer that it is part of, from 0; `None` outside of layers.
     pub layer: Option<usize>,
@@ -54,7 +54,7 @@ pub struct LaunchTime {
 /// When a phase of a launch ran, by the clock of its first block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PhaseTime {
-    /// What it is for.
+    /// Its role.
     pub role: &'static str,
     /// The layer that it is part of, from 0; `None` outside of layers.
     pub layer: Option<usize>,

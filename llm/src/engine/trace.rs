@@ -11,7 +11,7 @@ impl Engine {
     /// launch are included if the engine was set up to time them.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The device's errors.
     pub fn start_trace(&mut self) -> Result<()> {
         let device = &self.model.device;
         let step: Vec<&Launch> = match &self.step_plan {

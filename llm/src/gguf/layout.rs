@@ -1,4 +1,4 @@
-//! What precedes the data section of a GGUF file: metadata and the tensor table.
+//! The part of a GGUF file before its data section: metadata and the tensor table.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -30,7 +30,7 @@ pub struct TensorInfo {
     /// Dimensions in ggml's order: `dims[0]` is the length of a row, the fastest axis. One to four, none
     /// zero.
     pub dims: Vec<u64>,
-    /// Where the data begins, in bytes from the start of the file.
+    /// Start of the data, in bytes from the start of the file.
     pub offset: u64,
     /// Size of the data, in bytes.
     pub bytes: u64,

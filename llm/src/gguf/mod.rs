@@ -88,7 +88,7 @@ impl Gguf {
     /// Parses a file in memory: a `&'static [u8]` or a `Vec<u8>`.
     ///
     /// # Errors
-    /// What is wrong with the contents.
+    /// The fault of the contents.
     pub fn from_bytes(bytes: impl Into<Cow<'static, [u8]>>) -> Result<Self> {
         let bytes = bytes.into();
         let layout = parse::parse(&bytes)?;
@@ -232,7 +232,7 @@ impl TensorView<'_> {
         self.dims[0] as usize
     }
 
-    /// How many rows there are, over all higher dimensions.
+    /// Number of rows, over all higher dimensions.
     pub fn rows(&self) -> usize {
         self.dims[1..].iter().product::<u64>() as usize
     }

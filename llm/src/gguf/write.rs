@@ -59,7 +59,7 @@ impl Writer {
     /// Writes everything up to the data section. The data of the tensors follows in the order of the table.
     ///
     /// # Errors
-    /// What `out` reports.
+    /// The errors of `out`.
     pub fn begin<W: Write>(self, mut out: W) -> io::Result<TensorWriter<W>> {
         let header = self.header();
         out.write_all(&header)?;
@@ -108,7 +108,7 @@ impl<W: Write> TensorWriter<W> {
     /// Writes the next bytes of the current tensor, or the first of the next tensor.
     ///
     /// # Errors
-    /// What the output reports; [`io::ErrorKind::InvalidInput`] if `bytes` exceed the tensor.
+    /// The output's errors; [`io::ErrorKind::InvalidInput`] if `bytes` exceed the tensor.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.left == 0 {
             self.left = self.sizes.next().unwrap_or(0);
@@ -125,7 +125,7 @@ impl<W: Write> TensorWriter<W> {
     /// Flushes the output and returns it.
     ///
     /// # Errors
-    /// What the output reports; [`io::ErrorKind::UnexpectedEof`] if a tensor is not complete.
+    /// The output's errors; [`io::ErrorKind::UnexpectedEof`] if a tensor is not complete.
     pub fn finish(mut self) -> io::Result<W> {
         if self.left > 0 || self.sizes.len() > 0 {
             let kind = io::ErrorKind::UnexpectedEof;

@@ -43,8 +43,8 @@ pub(crate) fn largest(k: &Kernel, values: &[Reg<f32>], lanes: &[u32]) -> Reg<f32
     lanes.iter().fold(own, |v, bit| k.max(v, k.shuffle(v, Shuffle::Xor(*bit))))
 }
 
-/// What values with the largest magnitude `largest` are multiplied by to become 16-bit integers; 0 for a
-/// group that counts as zero. Also returns whether it does not.
+/// The factor that makes values with the largest magnitude `largest` 16-bit integers; 0 for a group that
+/// counts as zero. Also returns whether it does not.
 pub(crate) fn to_integers(k: &Kernel, largest: Reg<f32>) -> (Reg<f32>, Pred) {
     let some = k.gt(largest, TINY);
     (k.select(some, k.mul(k.rcp(largest), 32767f32), 0f32), some)

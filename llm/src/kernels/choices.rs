@@ -7,12 +7,12 @@ use crate::kernels::format::Format;
 use crate::kernels::operations::matvec::{self, Epilogue};
 use crate::kernels::prompt::tile::{self, Chip, ProductTile, TokensProduct};
 
-/// What the shape for a matrix times a vector is chosen by.
+/// Criteria of the shape for a matrix times a vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Product {
     /// Format of the matrix.
     pub format: Format,
-    /// How the products are used.
+    /// The use of the products.
     pub epilogue: Epilogue,
     /// Results.
     pub rows: u32,
@@ -26,7 +26,7 @@ pub struct Product {
 pub struct Choices {
     /// Matrix times vector, one launch per operation.
     pub matvec: BTreeMap<Product, matvec::Shape>,
-    /// Matrix times many vectors: the tile, and the number of shares of the row length.
+    /// Matrix times many vectors: the tile, and the number of split-K parts of the row length.
     pub gemm: BTreeMap<TokensProduct, (ProductTile, u32)>,
 }
 
@@ -36,7 +36,7 @@ impl Choices {
         self.matvec.get(product).copied().unwrap_or_default()
     }
 
-    /// The tile for `product` on `chip`, and the number of shares of its row length.
+    /// The tile for `product` on `chip`, and the number of split-K parts of its row length.
     pub fn gemm(&self, product: &TokensProduct, chip: Chip) -> (ProductTile, u32) {
         let known = self.gemm.get(product).copied().filter(|(tile, _)| tile.takes(product, chip.sm));
         known.unwrap_or_else(|| tile::choose(product, chip))

@@ -12,7 +12,7 @@
 //! a matrix are zeros.
 
 use half::f16;
-use ptxgen::{Cache, Global, Kernel, Multiple, Pointer, Pred, Reg};
+use ptxgen::{Cache, Global, Kernel, Multiple, Pointer, Pred, Reg, Space};
 
 use crate::tensor_type::GgmlType;
 
@@ -74,7 +74,7 @@ impl Section {
         self.t > 0
     }
 
-    /// What a lane has of the section, as the tensor cores want it: byte offsets from the place of its first
+    /// A lane's part of the section, as the tensor cores want it: byte offsets from the place of its first
     /// piece, and lengths. Pieces that lie together are one.
     pub fn lane_pieces(self) -> Vec<(u32, u32)> {
         let place = |h: u32, s: u32| h * self.h + s * self.s;
@@ -257,7 +257,7 @@ impl Format {
         k.param_ptr::<u8>("weights", 16)
     }
 
-    /// Where row `row` starts: for quantized types its pieces of each section of the first tile.
+    /// Start of row `row`: for quantized types its pieces of each section of the first tile.
     pub(crate) fn row(
         self,
         k: &Kernel,
@@ -352,7 +352,7 @@ impl Format {
         packed
     }
 
-    /// Where the lane's pieces of a tile start, those of row `g + 8h` and unit t.
+    /// Start of the lane's pieces of a tile, those of row `g + 8h` and unit t.
     pub(crate) fn lane_pieces(
         self,
         k: &Kernel,
@@ -364,6 +364,47 @@ impl Format {
             if s.has_units() { k.at_stride(at, t, s.t) } else { at }
         };
         self.sections().iter().map(start).collect()
+    }
+
+    /// Loads what a lane has of a tile for the tensor cores: [`Section::lane_pieces`] of each section.
+    pub(crate) fn load_lane<S: Space>(
+        self,
+        k: &Kernel,
+        tile: Pointer<S, u8>,
+        lane: Reg<u32>,
+        to: &[Reg<u32>],
+        cache: Cache,
+    ) {
+        let row = k.shr(lane, 2);
+        let mut to = to.iter().copied();
+        for section in self.sections() {
+            let at = match section.has_units() {
+                true => k.at_stride(tile, lane, section.t),
+                false => k.at_stride(tile, row, section.g),
+            };
+            for (offset, bytes) in section.lane_pieces() {
+                let at = at.plus_bytes(i64::from(section.at + offset)).cast::<u32>();
+                let words: Vec<Reg<u32>> = to.by_ref().take(bytes.div_ceil(4) as usize).collect();
+                match bytes {
+                    2 => k.load_half_where(None, at, words[0], cache),
+                    _ => k.load_words_where(None, at, &words, cache),
+                }
+            }
+        }
+    }
+
+    /// The integers of unit `t + 4s` of row `g + 8h`, four per word, of what [`Format::load_lane`] loaded.
+    pub(crate) fn lane_quads(self, k: &Kernel, raw: &[Reg<u32>], h: usize, s: usize) -> Vec<Reg<u32>> {
+        let four = |first: usize| &raw[first + 4 * (2 * h + s)..][..4];
+        let words = match self {
+            // `Format::quads` takes a scale too.
+            Format::Q8_0 => [four(0), four(16), &raw[32..33]].concat(),
+            Format::Q6K => [four(0), &raw[16 + 4 * h + 2 * s..][..2]].concat(),
+            // The registers that it has between belong to the head.
+            Format::Q5K => [four(0), &raw[16..20], &raw[24 + 2 * h + s..][..1]].concat(),
+            _ => four(0).to_vec(),
+        };
+        self.quads(k, &Packed { words, unit: raw[0] })
     }
 
     /// Loads unit `t + 4s` of the row of [`Format::lane_pieces`] into new registers.

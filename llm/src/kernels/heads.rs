@@ -1,4 +1,4 @@
-//! What all attention kernels share: the lengths of heads, and how positions are split over blocks.
+//! The lengths of heads that attention kernels have, and the split of positions over blocks.
 
 /// The head lengths that there are kernels for; a shorter head takes the next one.
 pub const HEAD_DIMS: [u32; 3] = [64, 128, 256];
@@ -7,9 +7,9 @@ pub const LONGEST_HEAD: u32 = HEAD_DIMS[HEAD_DIMS.len() - 1];
 /// Lower than any score; unlike infinity, its difference to itself is 0.
 pub(crate) const LOWEST: f32 = -1e30;
 
-/// How much longer than the average the busiest worker may work.
+/// Longest work of the busiest worker, as a multiple of the average.
 const EVEN: f64 = 1.06;
-/// How many more shares than the least are tried.
+/// Most split-K parts above the least that are tried.
 const MOST_MORE_SHARES: u32 = 16;
 
 /// The head length of the kernel that takes heads of `head_dim` values.
@@ -17,8 +17,8 @@ pub fn kernel_dims(head_dim: u32) -> u32 {
     HEAD_DIMS.into_iter().find(|dims| *dims >= head_dim).unwrap_or(LONGEST_HEAD)
 }
 
-/// Into how many shares to split the positions of `units` pieces of work for `workers`: `least`, or some more
-/// if that keeps the busiest worker close to the average.
+/// The number of split-K parts for the positions of `units` pieces of work for `workers`: `least`, or some
+/// more if that keeps the busiest worker close to the average.
 pub fn even_shares(units: u32, workers: u32, least: u32) -> u32 {
     let least = least.max(1);
     // The work of the busiest, as a multiple of the average.

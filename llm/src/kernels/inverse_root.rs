@@ -1,4 +1,4 @@
-//! What norms multiply by.
+//! The factor of norms.
 
 use ptxgen::{Kernel, Reg};
 

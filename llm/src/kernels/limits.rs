@@ -1,4 +1,4 @@
-//! What limits attention in some models: a window of positions, and a cap of scores.
+//! Limits of attention in some models: a window of positions, and a cap of scores.
 //!
 //! Kernels with limits are others than those without, which do not pay for them.
 
@@ -9,7 +9,7 @@ use crate::kernels::activation::capped;
 /// The window of a launch whose layer sees all positions.
 pub const NO_WINDOW: u32 = u32::MAX;
 
-/// What the names of kernels with limits have.
+/// The infix in the names of kernels with limits.
 pub const fn infix(limited: bool) -> &'static str {
     if limited { "limited_" } else { "" }
 }

@@ -1,6 +1,6 @@
 //! Rotary positions.
 //!
-//! Angles are kept in turns as 64-bit fixed-point fractions: the product of position and step wraps by
+//! Angles are kept as 64-bit fixed-point fractions of a turn: the product of position and step wraps by
 //! itself, so an angle at position 100,000 is as exact as one at position 1.
 
 use ptxgen::{Cache, Global, Kernel, Pointer, Reg};

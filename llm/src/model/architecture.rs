@@ -1,4 +1,4 @@
-//! What the layers of each architecture compute, as data: one row per `general.architecture`.
+//! The layers of each architecture as data: one row per `general.architecture`.
 //!
 //! Weights, engines and synthesized files follow this table. The CPU reference does not read it: what an
 //! engine and its reference read in common is not verified.
@@ -10,7 +10,7 @@ pub struct Architecture {
     pub name: &'static str,
     /// The norms.
     pub norm: Norm,
-    /// What queries and keys are turned by.
+    /// The rotation of queries and keys.
     pub rotation: Rotation,
     /// Norms of queries and keys.
     pub head_norms: HeadNorms,
@@ -20,7 +20,7 @@ pub struct Architecture {
     pub fused_qkv: bool,
     /// Whether gate and up projections are one tensor, called as the latter.
     pub fused_gate_up: bool,
-    /// Which projections have biases.
+    /// The projections that have biases.
     pub biases: Biases,
     /// Whether each position has a vector that is added to the embedding, `position_embd.weight`.
     pub learned_positions: bool,
@@ -31,16 +31,16 @@ pub struct Architecture {
     pub post_norms: bool,
     /// Whether embeddings are multiplied by the root of the width.
     pub scaled_embedding: bool,
-    /// Which layers see a window of positions alone.
+    /// The layers that see a window of positions alone.
     pub windows: Windows,
-    /// What is capped.
+    /// The values that are capped.
     pub caps: Caps,
     /// The number of layers of the model whose scores are divided by the root of width / heads instead of
     /// that of a head's length; files do not say it.
     pub wide_layers: Option<usize>,
 }
 
-/// Which layers see a window of positions, in files that have one.
+/// The layers that see a window of positions, in files that have one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Windows {
     /// None: a file with a window is refused.
@@ -64,7 +64,7 @@ pub enum Windows {
     },
 }
 
-/// What is capped: a value x becomes `cap · tanh(x / cap)`.
+/// The values that are capped: a value x becomes `cap · tanh(x / cap)`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Caps {
     /// Nothing.
@@ -89,7 +89,7 @@ pub enum Norm {
     Layer,
 }
 
-/// Which values of a head are a pair that is rotated by the position.
+/// The values of a head that are a pair, rotated by the position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rotation {
     /// None.
@@ -130,7 +130,7 @@ impl Activation {
     }
 }
 
-/// Which projections have biases.
+/// The projections that have biases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Biases {
     /// None.

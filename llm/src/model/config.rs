@@ -11,7 +11,7 @@ use crate::tensor_type::GgmlType;
 /// Shape and constants of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// What its layers compute.
+    /// The computation of its layers.
     pub architecture: &'static Architecture,
     /// Transformer layers.
     pub layers: usize,
@@ -43,8 +43,8 @@ pub struct Config {
     /// position p is `p * rope_base^(-2j / rope_dim) / rope_factors[j]`. From `rope_freqs.weight` or the
     /// scaling keys.
     pub rope_factors: Option<Vec<f32>>,
-    /// What scores are multiplied by beside the inverse root of a head's length: not 1 with yarn, which
-    /// lengthens rotated queries and keys.
+    /// The factor of scores beside the inverse root of a head's length: not 1 with yarn, which lengthens
+    /// rotated queries and keys.
     pub score_factor: f32,
     /// The window of positions that some layers see.
     pub window: Option<Window>,
@@ -150,14 +150,14 @@ impl Config {
         })
     }
 
-    /// What products of queries and keys are multiplied by.
+    /// The factor of products of queries and keys.
     pub fn score_scale(&self) -> f32 {
         let wide = self.architecture.wide_layers == Some(self.layers);
         let length = if wide { self.hidden / self.heads } else { self.head_dim };
         1.0 / (length as f32).sqrt() * self.score_factor
     }
 
-    /// What embeddings are multiplied by, if they are.
+    /// The factor of embeddings, if there is one.
     pub fn embedding_scale(&self) -> Option<f32> {
         self.architecture.scaled_embedding.then(|| (self.hidden as f32).sqrt())
     }

@@ -1,4 +1,4 @@
-//! Which keys of an architecture are allowed. A key that is not here may change what the model computes, so a
+//! The allowed keys of each architecture. A key that is not here may change what the model computes, so a
 //! file that has it is refused.
 
 use crate::error::{Error, Result};
@@ -7,7 +7,7 @@ use crate::gguf::value::Value;
 use crate::model::architecture::{Caps, Windows};
 use crate::model::config::Config;
 
-/// What a key may hold.
+/// The values that a key may hold.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Allowed {
     /// Anything: it is read, and checked where it is read.
@@ -18,8 +18,8 @@ enum Allowed {
     Only(f64),
     /// Zero, or the usual scale of attention.
     UsualScale,
-    /// What [`Window`](crate::model::window::Window) reads in architectures with windows; elsewhere zero, or
-    /// no fewer positions than the context has.
+    /// Read by [`Window`](crate::model::window::Window) in architectures with windows; elsewhere zero, or no
+    /// fewer positions than the context has.
     OfWindows,
     /// Read where some layers have a window and others not; elsewhere refused.
     OfPeriods,

@@ -16,9 +16,9 @@ pub const ROPE_FACTORS: &str = "rope_freqs.weight";
 /// A matrix or the weights of a norm, and what is added to its results.
 #[derive(Clone, Copy, Debug)]
 pub struct Affine<'a> {
-    /// What is multiplied.
+    /// The matrix.
     pub weight: TensorView<'a>,
-    /// What is added, if the architecture has it: one number per result.
+    /// The vector added, if the architecture has it: one number per result.
     pub bias: Option<TensorView<'a>>,
 }
 

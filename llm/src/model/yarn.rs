@@ -1,20 +1,21 @@
-//! Yarn: pairs that turn often within the trained context keep their frequency, those that turn seldom are
-//! slowed down, and rotated queries and keys become longer. Source: `ggml_rope_yarn_corr_dims` of ggml, and
-//! the paper (Peng and others, 2023).
+//! Yarn: pairs of many rotations within the trained context keep their frequency, those of few
+//! are slowed down, and rotated queries and keys become longer. Source: `ggml_rope_yarn_corr_dims` of ggml,
+//! and the paper (Peng and others, 2023).
 
 use crate::error::Result;
 use crate::gguf::Gguf;
 use crate::model::architecture::Architecture;
 use crate::model::values::{positive, size_or};
 
-/// Turns within the trained context from which a pair keeps its frequency, and up to which it is slowed down.
+/// Rotations within the trained context from which a pair keeps its frequency, and up to which it is slowed
+/// down.
 const FAST: f64 = 32.0;
 const SLOW: f64 = 1.0;
 
 /// The parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Yarn {
-    /// How much longer the context is than the trained one.
+    /// Ratio of the context to the trained one.
     factor: f64,
     /// Positions of the trained context.
     original: f64,
@@ -35,14 +36,14 @@ impl Yarn {
         Ok(Some(Self { factor, original }))
     }
 
-    /// What scores are multiplied by.
+    /// The factor of scores.
     pub fn score_factor(self) -> f32 {
         (1.0 + 0.1 * self.factor.ln()).powi(2) as f32
     }
 
     /// Divisors of the angles of `rope_dim / 2` pairs.
     pub fn divisors(self, base: f32, rope_dim: usize) -> Vec<f32> {
-        // The pair that turns so often within the trained context.
+        // The pair of so many rotations within the trained context.
         let pair = |turns: f64| {
             let ratio = self.original / (turns * std::f64::consts::TAU);
             rope_dim as f64 * ratio.ln() / (2.0 * f64::from(base).ln())

@@ -1,5 +1,5 @@
-//! What the reference knows of a file: keys and tensors, read by itself. It shares no table with the engine:
-//! what both read in common is not verified.
+//! The reference's own reading of a file: keys and tensors. It shares no table with the engine: what both
+//! read in common is not verified.
 
 use crate::error::Result;
 use crate::gguf::{Gguf, TensorView};
@@ -37,7 +37,7 @@ impl<'m> File<'m> {
         self.name.starts_with("gemma")
     }
 
-    /// What embeddings of `width` values are multiplied by; a number in single precision.
+    /// The factor of embeddings of `width` values; a number in single precision.
     pub fn embedding_factor(&self, width: usize) -> f32 {
         if self.name.starts_with("gemma") { (width as f32).sqrt() } else { 1.0 }
     }
@@ -98,7 +98,7 @@ impl<'m> File<'m> {
         Ok(of("layer_norm_rms_epsilon")?.or(of("layer_norm_epsilon")?).unwrap_or_default())
     }
 
-    /// What rotated queries and keys are multiplied by.
+    /// The factor of rotated queries and keys.
     pub fn rotated_length(&self) -> Result<f64> {
         let key = |key: &str| format!("{}.rope.scaling.{key}", self.name);
         let yarn = self.gguf.text(&key("type"))? == Some("yarn");

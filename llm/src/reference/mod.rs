@@ -32,7 +32,7 @@ pub struct Reference<'m> {
     frequencies: Vec<f64>,
     /// The same in layers with a window, where they are others.
     window_frequencies: Option<Vec<f64>>,
-    /// What rotated queries and keys are multiplied by.
+    /// The factor of rotated queries and keys.
     rotated_length: f64,
     /// Positions that each layer sees, if it does not see all.
     windows: Vec<Option<usize>>,

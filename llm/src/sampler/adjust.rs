@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// How tokens that were there already become less likely.
+/// Penalties of tokens that were there already.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Penalties {
     /// Divisor of the positive logits, and factor of the negative ones, of the last tokens of prompt and text;
@@ -39,7 +39,7 @@ pub struct Adjustments {
     pub bias: Vec<(u32, f32)>,
     /// The last tokens of prompt and text.
     recent: VecDeque<u32>,
-    /// How often the text has a token.
+    /// Number of each token in the text.
     counts: BTreeMap<u32, u32>,
 }
 

@@ -1,6 +1,6 @@
 //! The arithmetic of a choice, of which the CPU and the GPU get the same bits.
 //!
-//! Sums are of integers, so their order does not matter. What is not an integer is one operation of IEEE 754
+//! Sums are of integers, so their order does not matter. All else is one operation of IEEE 754
 //! in single precision after the other: subtraction, multiplication, fused multiply-add, comparison.
 
 use std::f32::consts::{LN_2, LOG2_E};
@@ -21,7 +21,7 @@ pub const FAR: f32 = 32.0;
 pub const COEFFICIENTS: [f32; 6] =
     [-LN_2, 0.240_226_09, -0.055_499_23, 0.009_597_035, -0.001_291_636_8, 0.000_114_919_95];
 
-/// How far a logit lies below the largest one; `None` if it is never chosen.
+/// Distance of a logit below the largest one; `None` if it is never chosen.
 pub fn distance(best: f32, logit: f32) -> Option<f32> {
     // The difference of equal infinities is no number.
     let distance = if logit == best { 0.0 } else { best - logit };
@@ -49,7 +49,7 @@ pub fn weight(distance: f32, slope: f32) -> u32 {
     ((power * ONE as f32) as u32).checked_shr(whole).unwrap_or(0)
 }
 
-/// What a choice depends on besides the logits, as numbers that the GPU takes as they are.
+/// Parameters of a choice besides the logits, as numbers that the GPU takes as they are.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Draw {
     /// Number of most likely tokens that are kept; 0 keeps all.
@@ -60,7 +60,7 @@ pub struct Draw {
     pub least: u32,
     /// `log2(e)` over the temperature.
     pub slope: f32,
-    /// Where among the weights the token is, in 2^-64 of their sum.
+    /// Place of the token among the weights, in 2^-64 of their sum.
     pub random: u64,
 }
 
@@ -75,7 +75,7 @@ impl Draw {
         share(total, self.top_p).max(1)
     }
 
-    /// Which of `total` units of weight is drawn.
+    /// The unit drawn of `total` units of weight.
     pub fn unit(&self, total: u64) -> u64 {
         share(total, self.random)
     }

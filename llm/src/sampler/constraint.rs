@@ -1,4 +1,4 @@
-//! What a text has to be, besides likely.
+//! Constraints of a text.
 
 use std::fmt::Debug;
 

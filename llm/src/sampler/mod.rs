@@ -24,7 +24,7 @@ mod constraint;
 pub use adjust::Penalties;
 pub use constraint::{Constraint, GaveUp};
 
-/// How a [`Sampler`] chooses.
+/// Options of a [`Sampler`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SamplerOptions {
     /// Divisor of the logits; 0 always takes the most likely token.
@@ -115,7 +115,7 @@ impl Sampler {
         self.options.temperature <= 0.0 || self.options.top_k == 1
     }
 
-    /// What the next choice depends on besides the logits; draws a random number.
+    /// The parameters of the next choice besides the logits; draws a random number.
     pub fn draw(&mut self) -> Draw {
         let SamplerOptions { temperature, top_k, top_p, min_p, .. } = self.options;
         let share = |p: f32| f64::from(p.max(0.0));

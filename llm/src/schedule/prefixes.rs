@@ -34,7 +34,7 @@ pub struct Prefixes<P> {
     first: Siblings<P>,
     /// Uses so far.
     clock: u64,
-    /// How often a page was stored.
+    /// Pages stored so far.
     stored: u64,
     len: usize,
 }
@@ -65,7 +65,7 @@ impl<P> Prefixes<P> {
         let (mut at, mut pages, mut len) = (&mut self.first, Vec::new(), 0);
         while let Some((key, common)) = nearest(at, first_page(&wanted[len..], self.positions)) {
             let whole = common == self.positions;
-            // What is left of a chunk would be another one.
+            // The rest of a chunk would be another one.
             let common = cut.boundary(len + common).saturating_sub(len);
             if common == 0 || !whole && common < least {
                 break;
@@ -87,7 +87,7 @@ impl<P> Prefixes<P> {
     /// `given_up`.
     ///
     /// # Errors
-    /// What `page` returns; the pages before are stored.
+    /// The errors of `page`; the pages before are stored.
     pub fn store<E>(
         &mut self,
         tokens: &[u32],
@@ -150,7 +150,7 @@ fn first_page(tokens: &[Written], positions: usize) -> &[Written] {
     &tokens[..tokens.len().min(positions)]
 }
 
-/// Which of the siblings has the most tokens in common with `tokens`, and how many; `None` if that is none.
+/// The sibling that has the most tokens in common with `tokens`, and their number; `None` if that is none.
 fn nearest<P>(siblings: &Siblings<P>, tokens: &[Written]) -> Option<(Vec<Written>, usize)> {
     let before = siblings.range::<[Written], _>((Unbounded, Included(tokens))).next_back();
     let after = siblings.range::<[Written], _>((Excluded(tokens), Unbounded)).next();

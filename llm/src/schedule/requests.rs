@@ -2,12 +2,12 @@
 
 use crate::sampler::Sampler;
 
-/// What to write.
+/// A text to write.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
     /// Tokens to continue, at least one.
     pub prompt: Vec<u32>,
-    /// How tokens are chosen. Its text begins with the request ([`Sampler::begin`]).
+    /// The sampler. Its text begins with the request ([`Sampler::begin`]).
     pub sampler: Sampler,
     /// Most tokens to write.
     pub most: usize,
@@ -22,7 +22,7 @@ pub struct Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
-/// Why a text ended.
+/// The reason a text ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {
     /// The model chose a token that ends text, or the text is complete by its constraint.
@@ -40,7 +40,7 @@ pub enum Finish {
     },
 }
 
-/// What happened to a request.
+/// An event of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// It has a sequence, for the first time or again.

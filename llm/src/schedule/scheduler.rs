@@ -1,4 +1,4 @@
-//! Which tokens a step processes.
+//! The choice of the tokens that a step processes.
 
 use std::collections::VecDeque;
 
@@ -35,11 +35,11 @@ pub struct Load {
 struct Running<I> {
     job: Job,
     id: I,
-    /// How its prompt is divided.
+    /// The division of its prompt.
     cut: Cut,
     /// Tokens that are in the cache.
     done: usize,
-    /// What [`Prefixes::stored`] was when the prefix cache was searched last.
+    /// [`Prefixes::stored`] when the prefix cache was searched last.
     searched: u64,
 }
 
@@ -58,10 +58,10 @@ impl<I> Running<I> {
 /// Divides the steps of an engine among requests.
 ///
 /// Requests are admitted in the order of their arrival, when pages for all of their tokens so far are free.
-/// Texts that are being written take turns if a step has too few columns. When pages run out, the youngest
+/// Texts that are being written rotate if a step has too few columns. When pages run out, the youngest
 /// request goes back to the head of the queue, and is computed again later: its text goes on as if nothing
 /// had happened. One chunk of one prompt is processed per step, so that texts go on between the chunks of
-/// long prompts. What several prompts begin with is processed once, if pages are kept
+/// long prompts. A common beginning of several prompts is processed once, if pages are kept
 /// ([`Scheduler::with_prefix_cache`]).
 #[derive(Debug)]
 pub struct Scheduler<S: Sequences> {
@@ -82,7 +82,7 @@ pub struct Scheduler<S: Sequences> {
 /// A part of a step: of which running request, how many tokens.
 type Part = (usize, usize);
 
-/// What a step processes.
+/// The tokens that a step processes.
 struct Wanted {
     /// First, a chunk of the oldest prompt that has one left.
     chunk: Option<Part>,
@@ -195,7 +195,7 @@ impl<S: Sequences> Scheduler<S> {
     /// Forgets a request, waiting or running; nothing more is reported of it. Returns whether there was one.
     ///
     /// # Errors
-    /// What the engine reports.
+    /// The engine's errors.
     pub fn cancel(&mut self, id: RequestId) -> Result<bool> {
         let before = self.waiting.len();
         self.waiting.retain(|job| job.id != id);
@@ -209,7 +209,7 @@ impl<S: Sequences> Scheduler<S> {
     /// request.
     ///
     /// # Errors
-    /// What the engine reports; then the requests of the step are where they were before it.
+    /// The engine's errors; then the requests of the step are where they were before it.
     pub fn step(&mut self) -> Result<Vec<(RequestId, Event)>> {
         let mut events = Vec::new();
         self.last_step = 0;
@@ -258,7 +258,7 @@ impl<S: Sequences> Scheduler<S> {
         }
         finished.iter().rev().try_for_each(|(number, _)| self.end(*number))?;
         if finished.iter().any(|(_, finish)| matches!(finish, Finish::NotFinite { .. })) {
-            // What is in the cache may be the cause, and it may be from another.
+            // The cache may be the cause, and it may be from another.
             self.forget();
         }
         Ok(events)

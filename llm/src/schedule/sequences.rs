@@ -1,4 +1,4 @@
-//! What a scheduler needs of an engine.
+//! The interface of an engine to a scheduler.
 
 use std::fmt;
 
@@ -32,12 +32,12 @@ pub trait Sequences {
     /// # Errors
     /// If there are too many.
     fn admit_with(&mut self, pages: &[&Self::Page], len: usize) -> Result<Self::Id>;
-    /// Keeps page `number` of a sequence. What is kept does not change when the sequence writes to the page.
+    /// Keeps page `number` of a sequence. The kept page does not change when the sequence writes.
     ///
     /// # Errors
     /// If the sequence has ended, or has fewer pages.
     fn keep_page(&mut self, id: Self::Id, number: usize) -> Result<Self::Page>;
-    /// Keeps a page no longer.
+    /// Gives a page up.
     fn give_back(&mut self, page: Self::Page);
     /// Whether a page would be free if it were given back.
     fn is_kept_alone(&self, page: &Self::Page) -> bool;
@@ -54,12 +54,12 @@ pub trait Sequences {
     /// Processes tokens, each at the next position of its sequence, without logits.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The device's errors.
     fn fill(&mut self, work: &[(Self::Id, u32)]) -> Result<()>;
     /// Processes tokens and returns for each the most likely next one; `None` if no logit is a number.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The device's errors.
     fn step(&mut self, work: &[(Self::Id, u32)]) -> Result<Vec<Option<u32>>>;
     /// The logits of a column of the last [`Sequences::step`].
     ///
@@ -67,11 +67,11 @@ pub trait Sequences {
     /// If it had no such column; what the device reports.
     fn logits(&self, column: usize) -> Result<Vec<f32>>;
 
-    /// Which tokens of a prompt of `tokens` tokens [`Sequences::chunk`] processes, always the same for the
+    /// The tokens of a prompt of `tokens` tokens that [`Sequences::chunk`] processes, always the same for the
     /// same number; by itself none.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The device's errors.
     fn cut(&mut self, _tokens: usize) -> Result<Cut> {
         Ok(Cut::NONE)
     }
@@ -79,7 +79,7 @@ pub trait Sequences {
     /// itself in columns.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The device's errors.
     fn chunk(&mut self, id: Self::Id, tokens: &[u32]) -> Result<()> {
         let work: Vec<(Self::Id, u32)> = tokens.iter().map(|token| (id, *token)).collect();
         work.chunks(self.most_columns()).try_for_each(|work| self.fill(work))

@@ -22,7 +22,7 @@ const GAIN: f64 = 0.98;
 /// Largest error of a candidate's results relative to the default's: rounding in another order.
 const NMSE: f64 = 1e-6;
 
-/// What candidates are compared with.
+/// Context of a comparison of candidates.
 pub(super) struct Bench<'a> {
     pub queue: Queue,
     pub model: DeviceModel,
@@ -177,7 +177,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// The median time of each of `count` candidates in ns, timed in turns; `run` records one. `None` for
+    /// The median time of each of `count` candidates in ns, timed alternately; `run` records one. `None` for
     /// candidates that were not timed.
     pub fn times(
         &mut self,
@@ -244,8 +244,7 @@ pub(super) fn numbers(count: usize) -> impl Iterator<Item = f32> {
 
 /// Writes `count` of [`numbers`] to the start of `buffer`.
 pub(super) fn fill(buffer: &Buffer, count: usize) -> Result<()> {
-    let bytes: Vec<u8> = numbers(count).flat_map(f32::to_le_bytes).collect();
-    Ok(buffer.write(0, &bytes)?)
+    Ok(buffer.write_slice(0, &numbers(count).collect::<Vec<_>>())?)
 }
 
 #[cfg(test)]

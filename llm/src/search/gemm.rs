@@ -1,12 +1,11 @@
-//! The tiles of matrix times the tokens of a prompt, and the number of shares of the row length.
+//! The tiles of matrix times the tokens of a prompt, and the number of split-K parts of the row length.
 //!
-//! The kernel that reads the results is timed with the product, because it adds the shares.
+//! The kernel that reads the results is timed with the product, because it adds the split-K parts.
 
 use half::f16;
 use hcq::{Args, Buffer, Kernel, LaunchConfig};
 
 use crate::engine::launch::filled;
-use crate::engine::matrix::read_floats;
 use crate::engine::prompt::chunks::refuses;
 use crate::engine::prompt::products::{SIZES, longest_chunk, products};
 use crate::error::Result;
@@ -22,7 +21,7 @@ use crate::tuning::entry::{Tuned, TunedGemm};
 
 /// Launches that are timed together on a GPU.
 const LAUNCHES: usize = 8;
-/// Most shares of a row length.
+/// Most split-K parts of a row length.
 const MOST_SHARES: u64 = 8;
 
 /// Buffers that are large enough for every product.
@@ -34,7 +33,7 @@ struct Room {
     stream: Buffer,
     norm: Buffer,
     normed: Buffer,
-    /// The kernel that adds shares.
+    /// The kernel that adds split-K parts.
     reader: Kernel,
 }
 
@@ -96,7 +95,7 @@ fn one(bench: &mut Bench<'_>, room: &Room, p: &TokensProduct, tiles: &[ProductTi
         }
         let name = recipe.name();
         let kernel = bench.programs.kernel(tile.module(), &name)?;
-        let most = bench.model.device.info().max_shared_per_block.count();
+        let most = bench.model.device.info().max_shared_per_block;
         let fits = u64::from(tile.shared_bytes()) <= most;
         if !fits || kernel.blocks_per_sm(tile.threads(), tile.shared_bytes()) == 0 {
             let (registers, shared) = (kernel.registers(), tile.shared_bytes());
@@ -150,11 +149,11 @@ impl Room {
             normed: bench.model.device.alloc(2 * sums)?,
             reader: bench.programs.kernel("prompt", "prompt_norm")?,
         };
-        let pattern: Vec<u8> = numbers(1 << 16).flat_map(|v| f16::from_f32(v).to_le_bytes()).collect();
-        for (buffer, bytes) in [(&room.x, 2 * x), (&room.weights, 2 * weights)] {
-            for at in (0..bytes).step_by(pattern.len()) {
-                let len = (bytes - at).min(pattern.len() as u64);
-                buffer.write(at, &pattern[..len as usize])?;
+        let pattern: Vec<u16> = numbers(1 << 16).map(|v| f16::from_f32(v).to_bits()).collect();
+        for (buffer, count) in [(&room.x, x), (&room.weights, weights)] {
+            for at in (0..count).step_by(pattern.len()) {
+                let len = (count - at).min(pattern.len() as u64);
+                buffer.write_slice(2 * at, &pattern[..len as usize])?;
             }
         }
         fill(&room.norm, longest as usize)?;
@@ -191,7 +190,7 @@ fn multiply(
     let config = LaunchConfig::new(grid, tile.threads());
     let config = filled(&kernel, config.with_dynamic_shared(tile.shared_bytes()));
     bench.queue.barrier();
-    // SAFETY: the buffers are sized for every product and the most shares.
+    // SAFETY: the buffers are sized for every product and the most split-K parts.
     unsafe { bench.queue.launch(&kernel, config, &args) }?;
     Ok(())
 }
@@ -213,14 +212,13 @@ fn results(
                 let mut sums = vec![0f32; rows];
                 for share in 0..u64::from(how.1) {
                     let at = 4 * pitch * (share * u64::from(p.tokens) + token);
-                    sums.iter_mut().zip(read_floats(&room.sums, at, rows)?).for_each(|(sum, v)| *sum += v);
+                    sums.iter_mut().zip(room.sums.read_vec::<f32>(at, rows)?).for_each(|(sum, v)| *sum += v);
                 }
                 all.extend(sums);
             }
             Output::Gate => {
-                let mut bytes = vec![0; 2 * rows];
-                room.sums.read(2 * pitch * token, &mut bytes)?;
-                all.extend(bytes.as_chunks().0.iter().map(|b| f16::from_le_bytes(*b).to_f32()));
+                let halves = room.sums.read_vec(2 * pitch * token, rows)?;
+                all.extend(halves.into_iter().map(|bits| f16::from_bits(bits).to_f32()));
             }
         }
     }

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use hcq::{Kernel, LaunchConfig};
 
-use crate::engine::matrix::read_floats;
 use crate::error::Result;
 use crate::kernels::choices::Product;
 use crate::kernels::operations::matvec::{Epilogue, Shape};
@@ -171,5 +170,5 @@ fn results(bench: &mut Bench<'_>, place: usize, product: &Product, shape: Shape)
     launch(bench, place, product, shape)?;
     bench.finish()?;
     let stage = &bench.operations.products[place];
-    read_floats(&stage.out, stage.out_at, rows)
+    Ok(stage.out.read_vec(stage.out_at, rows)?)
 }

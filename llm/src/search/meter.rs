@@ -1,8 +1,8 @@
-//! How candidates are compared: by the GPU's clock, or by a prediction.
+//! Comparison of candidates: by the GPU's clock, or by a prediction.
 
 use std::fmt;
 
-/// How candidates are compared.
+/// The measure by which candidates are compared.
 #[derive(Debug)]
 pub enum Meter {
     /// By the GPU's clock.

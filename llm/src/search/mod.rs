@@ -1,8 +1,8 @@
 //! Searches the shapes of kernels that are fastest on a device for a model.
 //!
 //! Candidates are compiled, launched once and compared with the results of the default shape, and then timed
-//! in turns with it on the model's own matrices; the median counts. A candidate that does not fit the device,
-//! fails or gives other results is rejected.
+//! alternately with it on the model's own matrices; the median counts. A candidate that does not fit the
+//! device, fails or gives other results is rejected.
 
 mod bench;
 mod gemm;

@@ -34,13 +34,13 @@ impl Part {
 /// The limits of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// What is searched, in this order.
+    /// The parts to search, in this order.
     pub parts: Vec<Part>,
     /// Time after which no further candidate is started. Parts share the remaining time evenly.
     pub budget: Duration,
     /// Measurements of each candidate, of which the median counts.
     pub repeats: usize,
-    /// How long the device works before it is measured.
+    /// Time for which the device works before it is measured.
     pub warm_up: Duration,
     /// Positions in the cache; prompts are at most as long.
     pub context: usize,

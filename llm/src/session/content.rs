@@ -1,8 +1,8 @@
-//! What a file holds beside keys and values.
+//! The content of a file beside keys and values.
 
 use crate::chat::Message;
 
-/// What a file holds beside keys and values.
+/// The content of a file beside keys and values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Session {
     /// The text. It begins with the tokens whose keys and values are there; one that was chosen last was not

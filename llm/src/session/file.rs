@@ -32,7 +32,7 @@ pub fn is_session(path: &Path) -> Result<bool> {
 /// [`Error::File`]; what `write` returns.
 pub fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
     let failed = |source| Error::File { action: "write", path: path.to_owned(), source };
-    // What a link names is replaced, not the link.
+    // The target of a link is replaced, not the link.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let folder = folder(&target);
     let file = NamedTempFile::new_in(&folder).map_err(failed)?;

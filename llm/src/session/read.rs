@@ -76,7 +76,7 @@ impl<R: Read> Reader<R> {
         Ok(reader)
     }
 
-    /// What it depends on, and how much it holds.
+    /// Its dependencies and its size.
     pub fn summary(&self) -> &Summary {
         &self.summary
     }

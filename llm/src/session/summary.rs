@@ -1,4 +1,4 @@
-//! What a session depends on, and how much it holds.
+//! Dependencies and size of a session.
 
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
@@ -17,7 +17,7 @@ pub(super) const LONGEST: u32 = 64 << 10;
 /// Bytes of a checksum.
 pub(super) const CHECKSUM: u64 = 16;
 
-/// What a session depends on, and how much it holds.
+/// Dependencies and size of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -129,7 +129,7 @@ impl Summary {
     pub fn cache_bytes(&self) -> Option<u64> {
         let kv = CacheType::ALL.into_iter().find(|kv| kv.name() == self.cache)?;
         let values = self.kv_heads.checked_mul(self.head_dim)?.checked_mul(self.positions)?;
-        // What a type takes of a value is at most 2 bytes.
+        // A value takes at most 2 bytes in any type.
         values.checked_mul(2)?;
         kv.bytes(values).checked_mul(self.layers)?.checked_mul(2)
     }

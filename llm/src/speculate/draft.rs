@@ -1,15 +1,15 @@
-//! What proposes tokens.
+//! Drafts: sources of proposed tokens.
 
 use crate::error::Result;
 
-/// Where a proposal is from. How many of its tokens are accepted is measured for each kind.
+/// The source of a proposal. How many of its tokens are accepted is measured for each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// What followed the last token before.
+    /// The token after the last occurrence of the last token.
     MatchOfOne,
-    /// What followed the last two tokens before.
+    /// The token after the last occurrence of the last two tokens.
     MatchOfTwo,
-    /// What followed the last three tokens before.
+    /// The token after the last occurrence of the last three tokens.
     MatchOfThree,
     /// A model's most likely tokens.
     Model,
@@ -18,7 +18,7 @@ pub enum Kind {
 /// Number of kinds.
 pub(super) const KINDS: usize = 4;
 
-/// How many tokens of a proposal of each kind are processed; 0 for kinds that do not pay now.
+/// Numbers of tokens that are processed of a proposal of each kind; 0 for kinds that do not pay now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lengths([usize; KINDS]);
 
@@ -55,7 +55,7 @@ impl Lengths {
 pub struct Proposal {
     /// The tokens; none if there is nothing to propose.
     pub tokens: Vec<u32>,
-    /// Where they are from.
+    /// Their source.
     pub kind: Kind,
 }
 
@@ -65,7 +65,7 @@ pub trait Draft {
     /// `lengths` says for its kind is cut.
     ///
     /// # Errors
-    /// What a device reports.
+    /// A device's errors.
     fn propose(&mut self, tokens: &[u32], lengths: &Lengths) -> Result<Proposal>;
 }
 

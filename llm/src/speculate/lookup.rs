@@ -15,7 +15,7 @@ const LONGEST: usize = 3;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Lookup;
 
-/// Where the longest match ends, and its length.
+/// End of the longest match, and its length.
 fn longest_match(tokens: &[u32]) -> Option<(usize, usize)> {
     let mut best = None;
     for end in (1..tokens.len()).rev() {

@@ -75,7 +75,7 @@ impl Draft for DraftModel {
         match self.continued(tokens, most) {
             Ok(tokens) => Ok(Proposal { tokens, ..nothing }),
             Err(error) => {
-                // What was processed of it is not known. The first error is reported.
+                // How much of it was processed is not known. The first error is reported.
                 self.held.clear();
                 let _ = self.decoder.reset();
                 Err(Error::Draft { source: Box::new(error) })

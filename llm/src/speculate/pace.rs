@@ -1,4 +1,4 @@
-//! How many tokens are worth proposing: a model of cost that is measured while texts are decoded.
+//! The number of tokens worth proposing: a model of cost that is measured while texts are decoded.
 //!
 //! If each proposed token is accepted with the probability `a`, a step of one token and `k` proposed ones
 //! gives `1 + a + .. + a^k` tokens, in the time `t(1 + k) + k * d`: `t(n)` is that of a step of `n` tokens,
@@ -72,7 +72,7 @@ impl Pace {
         Self { most, adaptive, count: 0, steps, draft: Times::default(), accepted }
     }
 
-    /// How many tokens of each kind the next step takes.
+    /// The number of tokens of each kind that the next step takes.
     pub fn next(&mut self) -> Lengths {
         if !self.adaptive {
             return Lengths::all(self.most);

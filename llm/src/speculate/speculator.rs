@@ -10,7 +10,7 @@ use crate::speculate::draft::{Draft, Kind, Proposal};
 use crate::speculate::pace::Pace;
 use crate::speculate::target::Target;
 
-/// How a [`Speculator`] proposes.
+/// Options of a [`Speculator`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpeculatorOptions {
     /// Most tokens that are proposed for a step.
@@ -33,7 +33,7 @@ impl SpeculatorOptions {
     }
 }
 
-/// What became of proposals.
+/// Counts of proposals.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Statistics {
     /// Steps of the target, without prompts.
@@ -68,7 +68,7 @@ struct Step {
     kind: Kind,
     /// The most likely token after each of its tokens; empty if there was no step.
     greedy: Vec<Option<u32>>,
-    /// Which of its tokens is the last one of the text.
+    /// The column of the text's last token.
     column: usize,
 }
 
@@ -100,12 +100,12 @@ impl<T: Target> Speculator<T> {
         Self { target, draft, pace, tokens: Vec::new(), last: NONE, statistics: Statistics::default() }
     }
 
-    /// What became of the proposals since the draft was set, or [`Speculator::take_statistics`].
+    /// The counts of proposals since the draft was set, or [`Speculator::take_statistics`].
     pub fn statistics(&self) -> Statistics {
         self.statistics
     }
 
-    /// What became of the proposals since the last call.
+    /// The counts of proposals since the last call.
     pub fn take_statistics(&mut self) -> Statistics {
         std::mem::take(&mut self.statistics)
     }
@@ -113,7 +113,7 @@ impl<T: Target> Speculator<T> {
     /// Replaces the draft; times and acceptance of the one before are forgotten.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The device's errors.
     pub fn set_draft(&mut self, draft: Box<dyn Draft>, options: SpeculatorOptions) -> Result<()> {
         self.discard()?;
         self.draft = draft;

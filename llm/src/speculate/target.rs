@@ -1,4 +1,4 @@
-//! What verifies tokens.
+//! The interface of a model that verifies tokens.
 
 use std::fmt;
 
@@ -32,7 +32,7 @@ pub trait Target {
     /// Forgets the tokens from position `len` on.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The device's errors.
     fn truncate(&mut self, len: usize) -> Result<()>;
 }
 

@@ -247,7 +247,7 @@ impl Synthesis {
     /// does not depend on the size of the model.
     ///
     /// # Errors
-    /// What `out` reports.
+    /// The errors of `out`.
     pub fn write(
         &self,
         seed: u64,

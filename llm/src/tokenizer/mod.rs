@@ -28,7 +28,7 @@ const END_TEXTS: [&str; 7] = [
     "<end_of_turn>",
 ];
 
-/// How text is split into tokens.
+/// The algorithm that splits text into tokens.
 #[derive(Debug)]
 enum Kind {
     ByteLevel(Box<ByteLevel>),

@@ -131,7 +131,7 @@ fn scores(gguf: &Gguf, count: usize) -> Result<Vec<f32>> {
 #[derive(Clone, Copy)]
 struct Symbol {
     from: usize,
-    /// Where it ends; `from` once it is merged into its left neighbour.
+    /// Its end; `from` once it is merged into its left neighbour.
     to: usize,
     left: Option<usize>,
     right: Option<usize>,

@@ -1,4 +1,4 @@
-//! How text is split before byte pairs are merged, by `tokenizer.ggml.pre`.
+//! Patterns that split text before byte pairs are merged, by `tokenizer.ggml.pre`.
 //!
 //! The patterns are those of the models' training; the names are llama.cpp's (`llama-vocab.cpp`).
 
@@ -15,7 +15,7 @@ const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{
 /// Qwen 2: as LLaMA 3, with single digits.
 const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
-/// What is said of a name that is not known.
+/// The message about a name that is not known.
 pub(super) const NAMES: &str = "gpt-2, mpt, olmo, phi-2, llama-bpe, falcon3, pixtral, qwen2, deepseek-r1-qwen, smollm, starcoder, \
                                 refact, command-r and default are supported";
 

@@ -40,7 +40,7 @@ pub struct ModelShape {
     pub vocab: usize,
 }
 
-/// What a result is for.
+/// The subject of a result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject {
     /// The GPU.
@@ -51,7 +51,7 @@ pub struct Subject {
     pub quantization: String,
 }
 
-/// Where times are from.
+/// The source of times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
@@ -88,7 +88,7 @@ pub struct TunedMatvec {
     /// Type of the matrix: `Q6_K`.
     #[serde(rename = "type")]
     pub ty: String,
-    /// How the products are used.
+    /// The use of the products.
     pub epilogue: Epilogue,
     /// Results.
     pub rows: u32,
@@ -102,7 +102,7 @@ pub struct TunedMatvec {
 /// A matrix times many vectors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TunedGemm {
-    /// How the sums are used.
+    /// The use of the sums.
     pub output: gemm::Output,
     /// Tokens.
     pub tokens: u32,
@@ -110,7 +110,7 @@ pub struct TunedGemm {
     pub rows: u32,
     /// Values in a row.
     pub cols: u32,
-    /// Shares of the row length.
+    /// Split-K parts of the row length.
     pub shares: u32,
     /// The tile; times are those of one launch and of the kernel that reads its results.
     #[serde(flatten)]
@@ -173,7 +173,7 @@ impl ModelShape {
 }
 
 impl TunedMatvec {
-    /// What is multiplied; `None` for a type without kernels.
+    /// The product; `None` for a type without kernels.
     pub fn product(&self) -> Option<Product> {
         let ty = GgmlType::ALL.iter().find(|ty| ty.name() == self.ty)?;
         let format = Format::of(*ty)?;
@@ -188,12 +188,12 @@ impl TunedMatvec {
 }
 
 impl TunedGemm {
-    /// What is multiplied.
+    /// The product.
     pub fn product(&self) -> TokensProduct {
         TokensProduct { output: self.output, tokens: self.tokens, rows: self.rows, cols: self.cols }
     }
 
-    /// The kernel; `None` for an impossible tile or number of shares.
+    /// The kernel; `None` for an impossible tile or number of split-K parts.
     pub fn recipe(&self) -> Option<Recipe> {
         let splits = gemm::splits(self.output, self.cols).any(|s| s == self.shares);
         Some(Recipe::Gemm(self.tuned.shape, self.output)).filter(|r| splits && r.is_valid())

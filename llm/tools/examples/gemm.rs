@@ -106,12 +106,11 @@ impl Bench {
     /// `count` values in f16, small and different from each other.
     fn halves(&self, count: u64) -> anyhow::Result<Buffer> {
         let buffer = self.device.alloc(2 * count)?;
-        let pattern: Vec<u8> = (0..1 << 16)
-            .flat_map(|i: u32| f16::from_f32((i * 37 % 101) as f32 / 64.0 - 0.8).to_le_bytes())
-            .collect();
-        for at in (0..2 * count).step_by(pattern.len()) {
-            let len = pattern.len().min((2 * count - at) as usize);
-            buffer.write(at, &pattern[..len])?;
+        let value = |i: u32| f16::from_f32((i * 37 % 101) as f32 / 64.0 - 0.8).to_bits();
+        let pattern: Vec<u16> = (0..1 << 16).map(value).collect();
+        for at in (0..count).step_by(pattern.len()) {
+            let len = pattern.len().min((count - at) as usize);
+            buffer.write_slice(2 * at, &pattern[..len])?;
         }
         Ok(buffer)
     }
@@ -146,7 +145,7 @@ fn run(dir: &Path, tokens: u32) -> anyhow::Result<()> {
             .collect::<Result<_, _>>()?;
         let out = device.alloc(4 * 8 * u64::from(tokens) * u64::from(rows))?;
         for &tile in &all {
-            let most = info.max_shared_per_block.count();
+            let most = info.max_shared_per_block;
             if u64::from(tile.shared_bytes()) > most || !tile.divides(output, tokens, rows) {
                 continue;
             }

@@ -12,7 +12,7 @@ pub struct Difference {
     pub position: usize,
     /// The choices: of the engine that is checked, then of the other.
     pub tokens: [u32; 2],
-    /// How much larger each engine's logit of its own choice is than its logit of the other's choice.
+    /// The logit of each engine's own choice minus its logit of the other's choice.
     pub margins: [f32; 2],
     /// Margins up to this are within the bounds of a comparison of logits.
     pub tie: f32,
@@ -40,7 +40,7 @@ pub struct Agreement {
 /// ends the comparison. `progress` is called after each token.
 ///
 /// # Errors
-/// What the engines report, for example a full context.
+/// The errors of the engines, for example a full context.
 ///
 /// # Panics
 /// If the prompt is empty.

@@ -19,7 +19,7 @@ pub const LARGE: u64 = 256 << 20;
 /// Bytes to copy if memory is shared with the CPU: it is scarce, and the cache small (4 MiB on an Orin).
 pub const SMALL: u64 = 64 << 20;
 
-/// What copies.
+/// The unit that copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CopyBy {
@@ -56,7 +56,7 @@ impl CopyBandwidth {
     /// each. Timed by the GPU.
     ///
     /// # Errors
-    /// What the device reports, for example memory that is used up.
+    /// The device's errors, for example memory that is used up.
     pub fn measure(device: &Device, bytes: u64, warm_up: Duration) -> Result<Self> {
         let (from, to) = (device.alloc(bytes)?, device.alloc(bytes)?);
         let by_kernel = median(&mut device.queue()?, &from, &to, warm_up)?;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use ga10b_llm::engine::{LaunchTime, MOST_COLUMNS};
 use ga10b_llm::{ColumnId, Columns, Result};
-/// What to measure.
+/// The plan of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchPlan {
     /// Tokens of each prompt, at least 1.
@@ -68,7 +68,7 @@ fn once(columns: &mut Columns, plan: BatchPlan, batch: usize) -> Result<[f64; 2]
 /// Runs `plan` with `batch` sequences, at most [`MOST_COLUMNS`], whose pages are free.
 ///
 /// # Errors
-/// What the engine reports.
+/// The engine's errors.
 pub fn run(columns: &mut Columns, plan: BatchPlan, batch: usize) -> Result<BatchTimes> {
     columns.record_all()?;
     let began = Instant::now();
@@ -90,7 +90,7 @@ pub fn run(columns: &mut Columns, plan: BatchPlan, batch: usize) -> Result<Batch
 /// The launches of a step of `batch` sequences after a prompt of `prompt` tokens each.
 ///
 /// # Errors
-/// What the engine reports.
+/// The engine's errors.
 pub fn launches(columns: &mut Columns, prompt: usize, batch: usize) -> Result<Vec<LaunchTime>> {
     let ids = (0..batch).map(|_| columns.admit()).collect::<Result<Vec<ColumnId>>>()?;
     let tokens = prompts(columns, &ids, prompt)?;

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use ga10b_llm::{Decoder, Result, Sampler, SamplerOptions};
 
-/// What to measure.
+/// The plan of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Tokens of the prompt; 0 skips prefill.
@@ -31,7 +31,7 @@ pub struct Plan {
 /// Warm-up of a GPU: an H200 takes 1 to 1.5 s of load from 345 to 1980 MHz (measured).
 pub const WARM_UP: Duration = Duration::from_millis(1500);
 
-/// How tokens are drawn: llama.cpp's default chain.
+/// The sampling options: llama.cpp's default chain.
 pub const SAMPLING: SamplerOptions =
     SamplerOptions { temperature: 0.8, top_k: 40, top_p: 0.95, min_p: 0.05, seed: 0 };
 
@@ -78,7 +78,7 @@ pub fn tokens_of(vocab: usize) -> impl FnMut() -> u32 {
 /// their number.
 ///
 /// # Errors
-/// What `run` returns.
+/// The errors of `run`.
 pub fn samples(
     tokens: usize,
     (repeats, warm_up): (usize, Duration),
@@ -109,7 +109,7 @@ pub fn samples(
 /// tokens done and in all.
 ///
 /// # Errors
-/// What the decoder reports, for example a full context.
+/// The decoder's errors, for example a full context.
 pub fn run<D: Decoder>(
     decoder: &mut D,
     vocab: usize,

@@ -16,7 +16,7 @@ pub struct Chip {
     pub key: &'static str,
     /// Name in reports.
     pub title: &'static str,
-    /// Where the power modes are from.
+    /// The source of the power modes.
     pub source: &'static str,
     /// Level-2 cache in bytes.
     pub l2_bytes: u64,

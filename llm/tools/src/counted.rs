@@ -1,4 +1,4 @@
-//! What the software ga10b counts, and the times that follow from it for an Orin.
+//! Counts of the software ga10b, and the times that follow from them for an Orin.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::roofline::{Cost, Machine};
 /// Bytes of a DRAM sector.
 const SECTOR: u64 = 32;
 
-/// Why a counting device could not be opened.
+/// The reason a counting device could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The software ga10b could not be set up.
@@ -60,7 +60,7 @@ impl CountingDevice {
         Ok(Self { device: hcq::sim::open(sim.clone(), DeviceOptions::default())?, sim })
     }
 
-    /// What has been counted so far.
+    /// The counts so far.
     pub fn counters(&self) -> Counters {
         self.sim.counters().sm
     }
@@ -71,7 +71,7 @@ impl CountingDevice {
     }
 }
 
-/// What some work cost, a token or a launch.
+/// The counts of some work, a token or a launch.
 #[derive(Clone, Debug, Serialize)]
 pub struct Counted {
     /// Kernel launches.
@@ -120,7 +120,7 @@ impl Counted {
         }
     }
 
-    /// What a prediction needs of it.
+    /// The cost that a prediction needs.
     pub fn cost(&self) -> Cost {
         Cost {
             dram_bytes: (self.dram_read_bytes + self.dram_write_bytes) as f64,

@@ -2,7 +2,7 @@
 //!
 //! A monitor's channel n has a label (`inN_label`), a voltage (`inN_input`, mV) and a current (`currN_input`,
 //! mA), n from 1 to 3 (the kernel's `Documentation/hwmon/ina3221.rst`). Rails are reported one by one and not
-//! added: some are part of others, depending on the board. What cannot be read is absent.
+//! added: some are part of others, depending on the board. Rails that cannot be read are absent.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -32,9 +32,9 @@ impl Origin {
 /// A part of the time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Part {
-    /// What the program did.
+    /// The action of the program.
     pub name: &'static str,
-    /// How long it took.
+    /// Its time.
     pub seconds: f64,
 }
 
@@ -99,7 +99,7 @@ impl Stopwatch {
     /// Processes `prompt` and chooses the first token; then processes that one, if the context has room.
     ///
     /// # Errors
-    /// What the decoder reports.
+    /// The decoder's errors.
     pub fn finish(mut self, decoder: &mut dyn Decoder, prompt: &[u32]) -> Result<FirstToken> {
         let token = argmax(&decoder.prefill(prompt)?);
         self.lap("prompt");

@@ -14,7 +14,7 @@ pub struct Measurements {
     pub schema: String,
     /// The chip's name on the command line.
     pub chip: String,
-    /// What was measured, when and how.
+    /// The subject, time and method of the measurement.
     pub note: String,
     /// The measurements.
     pub points: Vec<Point>,
@@ -29,12 +29,12 @@ pub struct Point {
     pub kv: String,
     /// Tokens in the context.
     pub position: usize,
-    /// Sequences of a step of columns; `None` for the engine of one sequence.
+    /// Sequences of a batch step; `None` for the engine of one sequence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub columns: Option<usize>,
     /// Greedy tokens per second of all sequences, measured.
     pub tokens_per_second: f64,
-    /// What the software device counted.
+    /// The software device's counts.
     pub cost: StepCost,
 }
 
@@ -46,7 +46,7 @@ impl Point {
     }
 }
 
-/// Why a file of measurements cannot be used.
+/// The reason a file of measurements cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// Not such a document.
@@ -70,7 +70,7 @@ const MOST: u64 = 1 << 50;
 /// Bytes that DRAM delivers over those that are read, at most: a sector for a byte, and more.
 const MOST_RATIO: f64 = 100.0;
 
-/// What no step can cost.
+/// The reason no step can have this cost.
 fn unsound(cost: &StepCost) -> Option<String> {
     let bytes = cost.phases.iter().try_fold(0_u64, |sum, phase| {
         let each = phase.weight_bytes.checked_add(phase.cache_bytes)?;
@@ -162,7 +162,7 @@ pub struct Comparison {
     pub kv: String,
     /// Tokens in the context.
     pub position: usize,
-    /// Sequences of a step of columns.
+    /// Sequences of a batch step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub columns: Option<usize>,
     /// Measured tokens per second.
@@ -197,7 +197,7 @@ pub fn worst_percent(rows: &[Comparison]) -> f64 {
     rows.iter().map(|row| row.error_percent.abs()).fold(0.0, f64::max)
 }
 
-/// Between what the constants may be: shares and rates that the hardware has, latencies of the order of its
+/// The range of the constants: fractions and rates that the hardware has, latencies of the order of its
 /// own.
 const BOUNDS: [(f64, f64); 5] = [(0.5, 1.0), (0.25, 4.0), (0.25, 4.0), (300.0, 20_000.0), (2.0, 15.0)];
 

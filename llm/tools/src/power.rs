@@ -1,7 +1,7 @@
 //! Power mode and clocks of a Jetson, on which every figure depends.
 //!
 //! Sources: the GPU's devfreq node, nvpmodel's status file, and the clock tree of the power processor in
-//! debugfs (root only). What cannot be read is absent.
+//! debugfs (root only). Files that cannot be read are absent.
 
 use std::fs;
 use std::path::Path;

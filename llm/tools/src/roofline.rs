@@ -8,7 +8,8 @@
 //!
 //! Instructions are spread over phases by the bytes that these read: those of weights over weights, those
 //! that a longer context adds over keys and values. A context that is split over blocks costs two exchanges
-//! more for each attention: shares are stored and counted, and the block that completes last reads them.
+//! more for each attention: split-K parts are stored and counted, and the block that completes last reads
+//! them.
 
 use serde::{Deserialize, Serialize};
 
@@ -70,8 +71,8 @@ pub struct StepCost {
 /// Exchanges that a split context costs each attention.
 const EXCHANGES_OF_SPLIT: f64 = 2.0;
 
-/// What one machine is measured for, and others are predicted with: shares and rates of the chip's limits,
-/// and latencies in clocks of the GPU.
+/// Constants measured on one machine, by which others are predicted: fractions and rates of the chip's
+/// limits, and latencies in clocks of the GPU.
 ///
 /// `llm-demo predict --against FILE --fit` computes them from measurements of one chip.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -95,7 +96,7 @@ impl Fitted {
         Self { share: 0.825, ipc: 1.933, attention_ipc: 1.671, exchange_cycles: 2444.0, launch_us: 2.0 };
 }
 
-/// What the chain of launches of a step of [columns](ga10b_llm::Columns) is predicted with in place of
+/// The constants of the launches of a step of a batch ([`Columns`](ga10b_llm::Columns)), in place of
 /// [`Fitted`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct FittedColumns {
@@ -109,7 +110,7 @@ pub struct FittedColumns {
 
 impl FittedColumns {
     /// The constants in use: those that fit `llm/tools/data/h200-columns.json`. Its points are bound by issue;
-    /// the share of DRAM is that of the step kernel.
+    /// the share of DRAM is that of the persistent step.
     pub const DEFAULT: Self = Self { share: Fitted::DEFAULT.share, ipc: 0.8, link_cycles: 1150.0 };
 }
 
@@ -139,7 +140,7 @@ pub struct Machine {
     pub link_us: f64,
 }
 
-/// What bounds a prediction.
+/// The limit of a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Bound {
@@ -238,13 +239,13 @@ impl Machine {
         Self { share, ipc, attention_ipc, exchange_cycles, launch_us, ..self }
     }
 
-    /// The same machine with the constants of columns.
+    /// The same machine with the constants of the batch engine.
     #[must_use]
     pub fn of_columns(self) -> Self {
         self.with_columns(FittedColumns::DEFAULT)
     }
 
-    /// The same machine with other constants of columns.
+    /// The same machine with other constants of the batch engine.
     #[must_use]
     pub fn with_columns(self, fitted: FittedColumns) -> Self {
         let FittedColumns { share, ipc, link_cycles } = fitted;

@@ -47,7 +47,7 @@ impl HostSpans {
     }
 }
 
-/// What the layer stores in a span.
+/// The layer's data in a span.
 struct Open {
     args: Map<String, Value>,
     start: Option<Instant>,
@@ -239,7 +239,7 @@ impl Trace {
     /// Writes the document.
     ///
     /// # Errors
-    /// What `out` reports.
+    /// The errors of `out`.
     pub fn write(&self, mut out: impl Write) -> io::Result<()> {
         serde_json::to_writer(&mut out, self)?;
         writeln!(out)?;

@@ -1,6 +1,6 @@
 //! Classes: what engines are sent, by number, with their methods, the methods' fields and the fields' values.
 //!
-//! A module is called after the number, as NVIDIA's headers are: `clc7c0.h` is [`c7c0`]. A name of a header
+//! A module is named after the number, as NVIDIA's headers are: `clc7c0.h` is [`c7c0`]. A name of a header
 //! such as `NVC76F_SEM_EXECUTE_OPERATION_RELEASE` is `c76f::SEM_EXECUTE::OPERATION::RELEASE` here: the method
 //! `c76f::SEM_EXECUTE` is its byte offset, `c76f::SEM_EXECUTE::OPERATION` a [`Field`].
 //!

@@ -53,7 +53,7 @@ pub fn name(class: u32) -> Option<&'static str> {
     names::name(NAMES, class)
 }
 
-/// What a class is for.
+/// Purpose of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The host interface: what every channel understands, whatever the subchannel.

@@ -25,5 +25,5 @@ pub const SM_STRIDE: u32 = 0x80;
 
 /// Bits of `HWW_GLOBAL_ESR` that nvgpu has ga10b report.
 pub const GLOBAL_REPORT_MASK: u32 = 0x1174;
-/// What nvgpu has ga10b report of `HWW_WARP_ESR`: most bits have the numbers of the codes.
+/// Bits of `HWW_WARP_ESR` that nvgpu has ga10b report: most bits have the numbers of the codes.
 pub const WARP_REPORT_MASK: u32 = 0x0f85_eb64;

@@ -1,8 +1,8 @@
 //! Error codes, interrupt bits and MMU faults, by number; generated from the committed table.
 //!
 //! Each list is a module: a constant for each number, `NAMES` with all, and the texts that drivers print for
-//! them, for [`name`](crate::name), [`number`](crate::number) and [`bit_names`](crate::bit_names). What a
-//! code means for whoever wrote the program is not here: `nvdiag esr` says that.
+//! them, for [`name`](crate::name), [`number`](crate::number) and [`bit_names`](crate::bit_names). The
+//! meaning of a code for the author of a program is not here: `nvdiag esr` explains that.
 //!
 //! | what | module | source |
 //! | --- | --- | --- |

@@ -116,7 +116,7 @@ impl Field {
         self.stride
     }
 
-    /// Which element of its array this is; 0 for a plain field.
+    /// Returns the index in its array; 0 for a plain field.
     #[must_use]
     pub const fn index(self) -> u8 {
         self.index

@@ -1,4 +1,4 @@
-//! What the builder and the decoder share: where each launch parameter of a version sits.
+//! The interface of builder and decoder to the tables: where each launch parameter of a version sits.
 
 use crate::table::field::{Field, MAX_WORDS};
 
@@ -59,7 +59,7 @@ pub(crate) struct DependentFields {
     pub pointer: Option<Address>,
 }
 
-/// The fields of one version by what they mean.
+/// The fields of one version by their meaning.
 #[derive(Debug)]
 pub(crate) struct Layout {
     pub fields: &'static [Field],

@@ -1,4 +1,4 @@
-//! Where control goes after each instruction of a piece of code.
+//! Control flow of a piece of code: the successors of each instruction.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub enum StopReason {
     Outside,
     /// Only the name of the instruction is known, or not even that.
     Unknown,
-    /// The code ends, and nothing says that the path does.
+    /// The code ends without an end of the path.
     End,
 }
 
@@ -30,10 +30,10 @@ pub struct Stop {
     pub reason: StopReason,
 }
 
-/// An instruction and what follows it.
+/// An instruction and its successors.
 #[derive(Debug)]
 pub(super) struct Node {
-    /// What it does; `None` if that is not known.
+    /// Its effects and timing; `None` if they are not known.
     pub step: Option<Step>,
     /// Indices of the instructions that may follow.
     pub next: Vec<usize>,
@@ -80,7 +80,7 @@ impl Flow {
             Transfer::Return => !instruction.guard.is_always(),
             Transfer::Indirect { returns } => {
                 self.stop(at, StopReason::Indirect);
-                // What the callee leaves behind is not known: the code after a call begins a path of its own.
+                // The state after the callee is not known: the code after a call begins a path of its own.
                 !returns && !is_unconditional(&instruction)
             }
             Transfer::Jump => {
@@ -134,8 +134,8 @@ impl Flow {
         }
     }
 
-    /// The end of the code ends a path only if the first instruction leads there: what follows the last branch
-    /// is padding.
+    /// The end of the code ends a path only if the first instruction leads there: the words after the last
+    /// branch are padding.
     fn forget_padding(&mut self) {
         let mut reached = vec![false; self.nodes.len()];
         let mut open: Vec<usize> = (0..self.nodes.len().min(1)).collect();
@@ -210,7 +210,7 @@ fn transfer(instruction: &Instruction) -> Transfer {
 
 /// Whether a jump is taken by all threads that come to it.
 fn is_unconditional(instruction: &Instruction) -> bool {
-    // `BRA.DIV` and `BRA.CONV` ask whether the warp is together; bits 87 to 90 are a second condition.
+    // `BRA.DIV` and `BRA.CONV` test whether the warp is together; bits 87 to 90 are a second condition.
     let depends = match instruction.opcode {
         Opcode::Bra => instruction.word.bits(32, 2) >= 2,
         Opcode::Warpsync => true,

@@ -5,7 +5,7 @@
 //! code and reports each instruction that reads or overwrites a register before the instruction that produces
 //! or reads it is known to be done.
 //!
-//! What it takes as the rules of the hardware:
+//! The hardware rules it assumes:
 //! - A result of fixed latency is there after the cycles of the table in `timing`.
 //! - A result of variable latency is there when a barrier has been waited for that the instruction sets, or
 //!   that a later one sets which passes the same queue: shared memory and shuffles, conversions, double
@@ -34,19 +34,20 @@ pub use flow::{Stop, StopReason};
 pub use pending::Hazard;
 pub use unit::Unit;
 
-/// What a piece of code does not wait for.
+/// Missing waits of a piece of code.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Report {
     /// Instructions that do not wait, by address.
     pub findings: Vec<Finding>,
-    /// Where paths were not followed further. What lies beyond is examined as if nothing were under way.
+    /// Places at which paths were not followed further. The code behind them is examined as if nothing were
+    /// under way.
     pub stops: Vec<Stop>,
 }
 
 /// An instruction that does not wait for an earlier one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// What goes wrong.
+    /// The hazard.
     pub hazard: Hazard,
     /// The registers concerned.
     pub registers: RegisterSet,
@@ -54,13 +55,13 @@ pub struct Finding {
     pub first: u64,
     /// The address of the one that does not wait.
     pub next: u64,
-    /// What is missing.
+    /// The missing wait.
     pub missing: Missing,
     /// The addresses of the instructions from `first` to `next` on one such path, both included.
     pub path: Vec<u64>,
 }
 
-/// What would make an instruction wait.
+/// Change that would make an instruction wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Missing {
     /// A wait for this barrier, which the earlier instruction sets.
@@ -97,7 +98,7 @@ pub fn lint(arch: Arch, code: &[u8], base: u64) -> Report {
     Report { findings, stops: flow.stops }
 }
 
-/// What is missing between the two instructions of a conflict, if anything.
+/// Returns the missing wait between the two instructions of a conflict, if any.
 fn finding(flow: &Flow, conflict: &Conflict) -> Option<Finding> {
     let first = flow.nodes[conflict.first].step.as_ref()?;
     let next = flow.nodes[conflict.next].step.as_ref()?;
@@ -124,7 +125,7 @@ fn finding(flow: &Flow, conflict: &Conflict) -> Option<Finding> {
 /// A result of fixed latency and its use, as the compiler spaced them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spacing {
-    /// What the later instruction does with it.
+    /// The later instruction's access to the registers.
     pub hazard: Hazard,
     /// The registers that both name.
     pub registers: RegisterSet,
@@ -132,7 +133,7 @@ pub struct Spacing {
     pub first: u64,
     /// The address of the later one.
     pub next: u64,
-    /// What executes them.
+    /// The units that execute the two instructions.
     pub units: (Unit, Unit),
     /// The fewest cycles between them.
     pub passed: u8,
@@ -140,8 +141,8 @@ pub struct Spacing {
     pub needed: u8,
 }
 
-/// How far apart the code keeps results of fixed latency and their uses: what the table of latencies is
-/// measured by.
+/// Returns the cycles that the code keeps between results of fixed latency and their uses, by which the table
+/// of latencies is measured.
 pub fn spacings(arch: Arch, code: &[u8], base: u64) -> Vec<Spacing> {
     let flow = Flow::of(Listing::new(arch, code, base), base);
     let of = |conflict: &Conflict| {

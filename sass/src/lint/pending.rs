@@ -4,7 +4,7 @@ use crate::lint::step::Step;
 use crate::lint::unit::Queue;
 use crate::registers::RegisterSet;
 
-/// What goes wrong when an instruction does not wait for an earlier one.
+/// Hazard between two instructions: the consequence of a missing wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Hazard {
     /// It reads a register before the earlier one has written it.
@@ -27,11 +27,11 @@ pub(super) struct Pending {
     writes: bool,
     /// That it has read its sources is not waited for.
     reads: bool,
-    /// Barriers that say that its results are there, on every path.
+    /// Barriers that signal its results, on every path.
     written_by: u8,
-    /// Barriers that say that it has read its sources, on every path.
+    /// Barriers that signal that it has read its sources, on every path.
     read_by: u8,
-    /// The predicate of its guard holds what it held then, on every path.
+    /// The predicate of its guard still has its value of then, on every path.
     guard_holds: bool,
 }
 
@@ -39,13 +39,13 @@ fn mask(barrier: Option<u8>) -> u8 {
     barrier.map_or(0, |barrier| 1 << barrier)
 }
 
-/// Whether two instructions pass one queue, so that what the first does is done before what the second does.
+/// Whether two instructions pass one queue, so that the first one's accesses precede the second one's.
 fn is_ordered(first: Option<Queue>, second: Option<Queue>) -> bool {
     first.is_some() && first == second
 }
 
 impl Pending {
-    /// Of an instruction that issues; `None` if nobody has to wait for it.
+    /// Accesses of an instruction that issues; `None` if no other has to wait for it.
     pub fn new(step: &Step) -> Option<Self> {
         let control = step.control();
         let pending = Self {
@@ -59,7 +59,7 @@ impl Pending {
         (pending.writes || pending.reads).then_some(pending)
     }
 
-    /// What remains after the barriers of `waits` have been waited for.
+    /// Returns the accesses still pending after the barriers of `waits` have been waited for.
     pub fn wait(mut self, waits: u8) -> Option<Self> {
         self.writes &= self.written_by & waits == 0;
         self.reads &= (self.read_by | self.written_by) & waits == 0;
@@ -94,10 +94,10 @@ impl Pending {
         all.into_iter().filter(move |(_, registers)| !excluded && !registers.is_empty())
     }
 
-    /// What remains of `first` when `next` has issued, at the issue of what follows.
+    /// Returns the accesses of `first` still pending when `next` has issued, at the issue of what follows.
     pub fn advance(self, first: &Step, next: &Step) -> Option<Self> {
         let mut pending = self.wait(next.waits())?;
-        // What is found at one instruction is not found again further on. Results of fixed latency end by
+        // A finding at one instruction is not repeated further on. Results of fixed latency end by
         // themselves.
         if first.is_variable && pending.conflicts(first, next).next().is_some() {
             return None;

@@ -1,4 +1,4 @@
-//! Which instructions are under way when another one issues, over all paths.
+//! Instructions under way when another one issues, over all paths.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -24,8 +24,8 @@ pub(super) struct Conflict {
     pub cycles: u8,
 }
 
-/// All pairs of instructions of which the later one has to wait for the earlier one, where no barrier that has
-/// been waited for says that it is done.
+/// All pairs of instructions of which the later one has to wait for the earlier one, where no awaited barrier
+/// signals its end.
 pub(super) fn conflicts(flow: &Flow) -> Vec<Conflict> {
     let mut found = Vec::new();
     for (next, state) in before_each(flow).iter().enumerate() {
@@ -41,7 +41,7 @@ pub(super) fn conflicts(flow: &Flow) -> Vec<Conflict> {
     found
 }
 
-/// What is under way when each instruction issues.
+/// Returns the instructions under way when each instruction issues.
 fn before_each(flow: &Flow) -> Vec<Underway> {
     let mut before = vec![Underway::new(); flow.nodes.len()];
     let mut open: VecDeque<usize> = (0..flow.nodes.len()).collect();
@@ -71,7 +71,7 @@ fn after(flow: &Flow, before: &Underway, at: usize) -> Underway {
     after
 }
 
-/// Adds what is under way on another path; whether that changed anything.
+/// Adds the instructions under way on another path; returns whether that changed anything.
 fn join(known: &mut Underway, other: &Underway) -> bool {
     let mut changed = false;
     for (&first, &pending) in other {

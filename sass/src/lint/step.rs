@@ -1,4 +1,4 @@
-//! What the analysis knows of one instruction.
+//! One instruction as the analysis sees it.
 
 use crate::control::Control;
 use crate::instruction::Instruction;

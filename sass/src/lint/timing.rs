@@ -19,7 +19,7 @@ pub(super) fn needed(hazard: Hazard, first: &Step, next: &Step, register: Regist
     match (hazard, register) {
         (Hazard::ReadAfterWrite, Register::R(_)) => match first.instruction.arch.encoding() {
             Encoding::Sm8x => register_read(from, to),
-            // It reads its address and what it arrives with as late as that.
+            // It reads its address and its arrival's operand as late as that.
             Encoding::Sm9x if next.instruction.opcode == Opcode::Syncs => register_read_sm9x(from, to).min(4),
             Encoding::Sm9x => register_read_sm9x(from, to),
         },
@@ -34,7 +34,7 @@ pub(super) fn needed(hazard: Hazard, first: &Step, next: &Step, register: Regist
 
 const fn register_read(from: Unit, to: Unit) -> u8 {
     use Unit as U;
-    // How much earlier or later than the ALU the reader needs it.
+    // Cycles by which the reader needs it earlier or later than the ALU.
     match (from, to) {
         (U::Variable | U::Memory | U::Branch, _) => 1,
         (U::Alu | U::Vote, U::Alu | U::Vote | U::Branch | U::Variable) => 4,
@@ -69,7 +69,7 @@ const fn register_read(from: Unit, to: Unit) -> u8 {
     }
 }
 
-/// `alu` is what the ALU needs.
+/// `alu` is the number of cycles for the ALU.
 const fn matrix_read(alu: u8, to: Unit) -> u8 {
     match to {
         Unit::Memory => alu - 1,

@@ -8,7 +8,7 @@ use crate::opcode::Opcode;
 use crate::operand::Operand;
 use crate::registers::Register;
 
-/// What executes an instruction.
+/// Execution unit of an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Unit {
     /// Integer and logic operations, comparisons, selects, moves.
@@ -188,7 +188,7 @@ fn is_upper_half(instruction: &Instruction, register: Register) -> bool {
     addend || instruction.dst.is_some_and(upper)
 }
 
-/// Units of variable latency that work in order: what is done for an instruction is done for those before it.
+/// Units of variable latency that work in order: the end of one instruction implies that of those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Queue {
     /// Shared memory and shuffles.

@@ -1,4 +1,4 @@
-//! How memory operations print their addresses.
+//! Printing of the addresses of memory operations.
 
 use crate::arch::Encoding;
 use crate::printer::{Printer, Refused, refused};

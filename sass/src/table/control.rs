@@ -199,7 +199,7 @@ const BAR_MODS: &[Mod] = &[
 ];
 const BAR: &[Arg] = &[Arg::By(bar_operands)];
 
-/// SM 9.0: the uniform branch is taken if any thread wants to.
+/// SM 9.0: the uniform branch is taken if any thread takes it.
 fn bra_any(p: &mut Printer<'_>) -> Result<(), Refused> {
     if p.arch.encoding() == Encoding::Sm9x && p.word.bits(32, 2) == 1 && p.bit(84) {
         p.put(".ANY");

@@ -138,7 +138,7 @@ fn f2f_types(p: &mut Printer<'_>) -> Result<(), Refused> {
     if exists && to != from && is_wide(p) == (to == F64 || from == F64) { Ok(()) } else { refused(75, 3) }
 }
 
-/// What a conversion reads.
+/// Source type of a conversion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Float {
     F16,
@@ -208,7 +208,7 @@ fn integer_source(p: &mut Printer<'_>) -> Result<(), Refused> {
     Ok(())
 }
 
-/// How `F2FP` of SM 8.9 and later packs its results.
+/// Packing of the results of `F2FP` on SM 8.9 and later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Packing {
     /// The halves are A and B.

@@ -34,7 +34,7 @@ pub(super) const COMPARE_F64: Mod = Mod::Pick(
 );
 /// Comparison of integers.
 pub(super) const COMPARE_INT: Mod = Mod::Pick(76, 3, &[".F", ".LT", ".EQ", ".LE", ".GT", ".NE", ".GE", ".T"]);
-/// How a comparison combines with the predicate source.
+/// Operations that combine a comparison with the predicate source.
 pub(super) const BOOLEAN: &[&str] = &[".AND", ".OR", ".XOR"];
 
 /// Signed, or `.U32`.

@@ -72,8 +72,8 @@ fn dadd_free(p: &mut Printer<'_>) -> Result<(), Refused> {
     Ok(())
 }
 
-/// What each of 4 lanes does with its two values, the last lane first: adds (`P`), subtracts one or the other,
-/// or gives zero.
+/// Prints the operation of each of 4 lanes on its two values, the last lane first: adds (`P`), subtracts one
+/// or the other, or gives zero.
 fn lane_signs(p: &mut Printer<'_>) -> Result<(), Refused> {
     p.next();
     for lane in (0..4).rev() {
@@ -88,7 +88,7 @@ fn mufu_is_double(p: &Printer<'_>) -> bool {
     matches!(p.word.bits(74, 4), 6 | 7)
 }
 
-/// What the operation reads and writes. SM 9.0 added bf16 and moved the bit of fp16.
+/// Returns the type that the operation reads and writes. SM 9.0 added bf16 and moved the bit of fp16.
 fn mufu_type(p: &mut Printer<'_>) -> Result<Float, Refused> {
     if mufu_is_double(p) {
         return Ok(Float::F64);

@@ -1,4 +1,4 @@
-//! How operations of textures and surfaces print the handle of the object.
+//! Printing of the object handles of texture and surface operations.
 
 use crate::printer::Printer;
 

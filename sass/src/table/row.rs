@@ -1,4 +1,4 @@
-//! What a row of the tables holds.
+//! Rows of the tables.
 
 use crate::arch::{Arch, Encoding};
 use crate::opcode::Opcode;
@@ -31,7 +31,7 @@ pub(crate) struct Row {
     pub(crate) args: &'static [Arg],
     /// Only the name is known: any operand bits are accepted and none are printed.
     pub(crate) name_only: bool,
-    /// How many registers its operands take is not known.
+    /// The number of registers of its operands is not known.
     pub(crate) widths_unknown: bool,
 }
 
@@ -121,7 +121,7 @@ impl Row {
         Self { bit91: 3, ..self }
     }
 
-    /// Sets what the sources are.
+    /// Sets the type of the sources.
     pub(crate) const fn kind(self, kind: Kind) -> Self {
         Self { operands: Operands { kind, ..self.operands }, ..self }
     }
@@ -191,7 +191,7 @@ impl Row {
         Self { name_only: true, ..self }
     }
 
-    /// How many registers its operands take is not known.
+    /// The number of registers of its operands is not known.
     pub(crate) const fn widths_unknown(self) -> Self {
         Self { widths_unknown: true, ..self }
     }

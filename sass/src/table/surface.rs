@@ -62,7 +62,7 @@ const BYTE_ADDRESS: Mod = Mod::On(72, ".BA");
 const SHAPE: Mod = Mod::Pick(61, 3, &[".1D", ".1D_BUFFER", ".1D_ARRAY", ".2D", ".2D_ARRAY", ".3D"]);
 const COMPONENTS: Mod =
     Mod::Pick(72, 4, &[NO, ".R", NO, ".RG", NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, ""]);
-/// What an access outside the surface does: nothing, the nearest one, a fault.
+/// Result of an access outside the surface: nothing, the nearest one, a fault.
 const OUTSIDE: Mod = Mod::Pick(59, 2, &[".IGN", "", ".TRAP"]);
 
 const LOAD_DATA: &[Mod] = &[DATA, BYTE_ADDRESS, SHAPE, EVICT, WIDTH, LOAD_ORDER, OUTSIDE];

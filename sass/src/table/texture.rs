@@ -132,7 +132,7 @@ const TXQ: &[Arg] = &[
     Arg::Hex(72, 4),
 ];
 
-/// Where the handle of a texture is.
+/// Place of a texture's handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Handle {
     Constant,
@@ -151,7 +151,7 @@ fn handle_of(p: &Printer<'_>) -> Handle {
     }
 }
 
-/// `.B`: the handle is a register. Bit 59 says so where the code does not, and must agree where it does.
+/// `.B`: the handle is a register. Bit 59 decides that where the code does not, and must agree where it does.
 fn bindless(p: &mut Printer<'_>) -> Result<(), Refused> {
     match handle_of(p) {
         Handle::Uniform => {}
@@ -204,7 +204,7 @@ fn second_source(p: &mut Printer<'_>) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Which texels are wanted, not printed when all are.
+/// Prints the mask of the texels, unless all are read.
 fn mask(p: &mut Printer<'_>) -> Result<(), Refused> {
     let mask = p.bits(72, 4);
     if mask != 15 {

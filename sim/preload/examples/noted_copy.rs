@@ -8,7 +8,7 @@ use std::error::Error;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Offsets of what lies in the page; commands come first.
+/// Offsets of the data in the page; commands come first.
 const SOURCE: u64 = 0x400;
 const TARGET: u64 = 0x600;
 const SEMAPHORE: u64 = 0x800;
@@ -23,7 +23,7 @@ fn function(name: &CStr) -> Option<*mut c_void> {
     (!at.is_null()).then_some(at)
 }
 
-/// Notes what lies in the page at `va`, if anybody listens; what `nvgpu_sim_notes` says.
+/// Notes the contents of the page at `va`, if a checker listens; returns `nvgpu_sim_notes`.
 fn note(space: BorrowedFd<'_>, va: u64) -> c_int {
     // SAFETY: the functions have these types.
     let (notes, piece) = unsafe {
@@ -46,7 +46,7 @@ fn note(space: BorrowedFd<'_>, va: u64) -> c_int {
         note(space, va + SEMAPHORE, 16, 9, 0, c"semaphore"),
     ];
     assert_eq!(answers, [0; 4]);
-    // What means nothing is an error, and changes nothing.
+    // A meaningless note is an error, and changes nothing.
     let kind = note(space, va + SOURCE, 9, 99, 2, c"");
     let access = note(space, va + SOURCE, 9, 0, 3, c"");
     let descriptor = note(0, va + SOURCE, 9, 0, 2, c"");

@@ -4,11 +4,12 @@ use crate::kernel;
 use crate::machine::{answer, borrow, from_program, machine, name, owner, owner_here};
 use crate::mark::Mark;
 use crate::original::Original;
+use ga10b_capture::TraceMark;
 use ga10b_sim::Waiting;
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLLET, EPOLLIN, EPOLLPRI, c_int, c_uint, c_void, epoll_event};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
-use nvgpu_sys::{Sys, TraceMark};
+use nvgpu_sys::Sys;
 use std::os::fd::{FromRawFd, OwnedFd};
 
 /// `close(2)`.
@@ -123,7 +124,7 @@ pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: *mut c_voi
     unsafe { control(&NEXT, fd, command, argument) }
 }
 
-/// `epoll_ctl(2)`: what the driver cannot poll is `EPERM`, and an event is reported once for each post, as
+/// `epoll_ctl(2)`: `EPERM` for files that the driver cannot poll; an event is reported once for each post, as
 /// `EPOLLIN`.
 ///
 /// # Safety

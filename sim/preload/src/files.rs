@@ -6,11 +6,12 @@ use crate::machine::{answer, borrow, from_program, owner_here, start, warn_fork}
 use crate::mark::Mark;
 use crate::original::{Original, original};
 use crate::paths::{Resolved, resolve};
+use ga10b_capture::TraceMark;
 use ga10b_sim::Place;
 use libc::{FILE, c_char, c_int, mode_t};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
-use nvgpu_sys::{Sys, TraceMark};
+use nvgpu_sys::Sys;
 use std::ffi::{CStr, CString};
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 
@@ -44,7 +45,7 @@ fn open_place(path: &CStr, place: Place, flags: c_int) -> Result<OwnedFd, Errno>
     }
 }
 
-/// How a path is opened.
+/// Result of opening a path.
 enum Opened {
     /// Here: a descriptor, or -1 and `errno`.
     Here(c_int),
@@ -52,7 +53,7 @@ enum Opened {
     Elsewhere(Option<CString>),
 }
 
-/// Opens what is of the machine.
+/// Opens a path of the machine.
 ///
 /// # Safety
 /// `path` stays as it is during the call.

@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub(crate) struct Folder {
     /// Stands for the folder in calls that take a descriptor of one.
     pub fd: OwnedFd,
-    /// What `readdir` returns, one after the other.
+    /// The entries that `readdir` returns, in order.
     pub entries: Box<[dirent64]>,
     /// The entry that is next.
     pub next: usize,
@@ -27,7 +27,7 @@ struct Anchor {
     inode: (u64, u64),
 }
 
-/// What is open.
+/// Open directory streams.
 #[derive(Default)]
 pub(crate) struct Open {
     streams: HashMap<usize, Box<Folder>>,
@@ -104,7 +104,7 @@ pub(crate) fn path_of(fd: c_int) -> Option<String> {
     table.as_ref()?.anchors.iter().find(|anchor| anchor.inode == inode).map(|anchor| anchor.path.clone())
 }
 
-/// An entry of a folder. Names are shorter than an entry's room.
+/// An entry of a folder. Names are shorter than an entry's buffer.
 pub(crate) fn entry(name: &CStr, number: usize, kind: u8) -> dirent64 {
     // SAFETY: all fields are numbers.
     let mut entry: dirent64 = unsafe { std::mem::zeroed() };

@@ -196,7 +196,7 @@ pub(crate) fn working_folder() -> Option<Vec<u8>> {
     path.starts_with(b"/").then_some(path)
 }
 
-/// What a symbolic link leads to, if that is an absolute path.
+/// Returns the target of a symbolic link, if that is an absolute path.
 pub(crate) fn link_of(link: &str) -> Option<Vec<u8>> {
     let link = CString::new(link).ok()?;
     let mut path = vec![0; libc::PATH_MAX as usize];

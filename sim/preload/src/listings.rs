@@ -11,7 +11,7 @@ use std::ffi::CString;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::null_mut;
 
-/// What `readdir` returns for a folder that has these names.
+/// Returns the entries that `readdir` gives for a folder with these names.
 fn entries(names: &[&str]) -> Box<[dirent64]> {
     let kind = |name: &str| if name == "igpu0" { DT_DIR } else { DT_CHR };
     let names = [(".", DT_DIR), ("..", DT_DIR)].into_iter().chain(names.iter().map(|n| (*n, kind(n))));

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 static SIM: OnceLock<Option<Arc<Sim>>> = OnceLock::new();
-/// What the environment says of it, if that can be read.
+/// The machine's settings from the environment, if they are valid.
 static CONFIG: OnceLock<Option<SimConfig>> = OnceLock::new();
 /// Held while the machine is made.
 static STARTING: Mutex<()> = Mutex::new(());
@@ -60,7 +60,7 @@ fn read_config() -> Option<SimConfig> {
     SimConfig::from_env().inspect_err(|bad| eprintln!("libnvgpu_sim.so: {bad}")).ok()
 }
 
-/// What a path names on the machine, also before it is made.
+/// Returns the machine's node or folder at a path, also before the machine is made.
 pub(crate) fn place(path: &CStr) -> Option<Place> {
     let _starting = CONFIG.get().is_none().then(starting);
     match CONFIG.get_or_init(read_config) {
@@ -104,7 +104,7 @@ fn warn_once(what: &str) {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Ordering::Relaxed) {
         let line = format!("libnvgpu_sim.so: {what}\n");
-        // Without stderr there is nobody to tell.
+        // Without stderr there is no place to report it.
         let _ = nix::unistd::write(std::io::stderr(), line.as_bytes());
     }
 }
@@ -116,7 +116,8 @@ pub(crate) fn borrow<'a>(fd: c_int) -> Option<BorrowedFd<'a>> {
     (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
 }
 
-/// What a descriptor of the machine is open on, as `/proc/self/fd` shows it on a real one.
+/// Returns the name of the file that a descriptor of the machine is open on, as `/proc/self/fd` shows it on a
+/// real one.
 pub(crate) fn name(sim: &Sim, fd: BorrowedFd<'_>) -> String {
     sim.descriptor_name(fd).unwrap_or_else(|| "/dmabuf:".to_owned())
 }

@@ -3,10 +3,11 @@
 use crate::kernel;
 use crate::machine::{answer, borrow, from_program, machine, name, owner, warn_fork};
 use crate::mark::Mark;
+use ga10b_capture::TraceMark;
 use libc::{c_int, c_void, off_t, size_t};
 use nix::errno::Errno;
 use nix::sys::mman::{MapFlags, ProtFlags};
-use nvgpu_sys::{Sys, TraceMark};
+use nvgpu_sys::Sys;
 use std::num::NonZeroUsize;
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;

@@ -1,7 +1,7 @@
 //! Reports the calls that the machine serves to a tracer, since they never reach the kernel.
 
+use ga10b_capture::{TRACE_MARK, TraceMark};
 use nix::errno::Errno;
-use nvgpu_sys::{TRACE_MARK, TraceMark};
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
@@ -27,7 +27,7 @@ impl<T> Answer for NonNull<T> {
 }
 
 impl Mark {
-    /// Reports the beginning of a call, if `NVGPU_SIM_TRACE` is set; `name` is what the descriptor is open on.
+    /// Reports the beginning of a call, if `NVGPU_SIM_TRACE` is set; `name` is that of the open file.
     pub(crate) fn begin(about: TraceMark, name: impl FnOnce() -> String) -> Self {
         static WANTED: OnceLock<bool> = OnceLock::new();
         let wanted =

@@ -1,8 +1,8 @@
-//! The functions of `nvgpu_sim.h`: what a program says of its memory, for the checks.
+//! The functions of `nvgpu_sim.h`: a program's notes on its memory, for the checks.
 
+use ga10b_sim::{Checks, KernelAccess, KernelNote, Note, PieceKind, PieceNote, StackNote};
 use libc::{c_char, c_int, c_uint};
 use nix::errno::Errno;
-use nvgpu_sys::{KernelAccess, KernelNote, Note, Notes, PieceKind, PieceNote, StackNote, Sys};
 use std::ffi::CStr;
 
 use crate::machine::{answer, borrow, from_program, owner_here, start};
@@ -11,10 +11,7 @@ use crate::machine::{answer, borrow, from_program, owner_here, start};
 fn note(as_fd: c_int, note: &Note<'_>) -> c_int {
     let taken = from_program(|| {
         let (sim, fd) = owner_here(as_fd).zip(borrow(as_fd)).ok_or(Errno::EBADF)?;
-        if !sim.is_address_space(fd) {
-            return Err(Errno::EBADF);
-        }
-        sim.note(fd, note);
+        sim.annotations(fd).ok_or(Errno::EBADF)?.note(note);
         Ok(0)
     });
     answer(taken.unwrap_or(Ok(0)))
@@ -36,14 +33,13 @@ fn invalid() -> c_int {
     answer(Err(Errno::EINVAL))
 }
 
-/// What becomes of notes: 0 nothing, 1 they name, 2 they are compared with accesses. Starts the machine.
+/// Returns how notes are treated: 0 ignored, 1 used as names, 2 compared with accesses. Starts the machine.
 #[unsafe(no_mangle)]
 pub extern "C" fn nvgpu_sim_notes() -> c_int {
-    let notes = from_program(|| start().map(|sim| sim.notes())).flatten();
-    match notes.unwrap_or_default() {
-        Notes::Ignored => 0,
-        Notes::Named => 1,
-        Notes::Checked => 2,
+    match from_program(|| start().map(|sim| sim.checks())).flatten() {
+        Some(checks) if checks.contains(Checks::MEMORY) => 2,
+        Some(checks) if !checks.is_empty() => 1,
+        _ => 0,
     }
 }
 

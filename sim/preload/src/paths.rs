@@ -1,4 +1,4 @@
-//! Which paths are the machine's: the one place where a path of the program is resolved.
+//! Paths of the machine: the one place where a path of the program is resolved.
 //!
 //! The machine's folders are not in the kernel's tree, so a path through them is resolved here, component by
 //! component, from the working folder or the folder that a descriptor is open on. Paths that can not be the
@@ -14,20 +14,20 @@ use libc::{AT_FDCWD, c_char, c_int};
 use nix::errno::Errno;
 use std::ffi::{CStr, CString};
 
-/// What a path of the program is.
+/// A resolved path of the program.
 pub(crate) enum Resolved {
-    /// The machine's: the whole path, and what it names.
+    /// The machine's: the whole path, and its node or folder.
     Place(CString, Place),
     /// Nothing: the errno of every call with it.
     Nothing(Errno),
-    /// The empty path: nothing, or with `AT_EMPTY_PATH` what the descriptor is open on.
+    /// The empty path: nothing, or with `AT_EMPTY_PATH` the descriptor's own file.
     Empty,
     /// The kernel's, which gets this absolute path where the program's goes through the machine's folders.
     Kernel(Option<CString>),
 }
 
-/// What a path is, relative to a folder's descriptor. Where the program cannot read it, the kernel says so. With
-/// `follow`, a descriptor's link in `/proc` leads to the node that it is open on.
+/// Resolves a path relative to a folder's descriptor. Where the program cannot read it, the kernel reports
+/// that. With `follow`, a descriptor's link in `/proc` leads to the node that it is open on.
 ///
 /// # Safety
 /// `path` stays as it is during the call.
@@ -71,7 +71,7 @@ fn whole(directory: c_int, path: &[u8]) -> Option<(Vec<u8>, bool)> {
     Some((joined(&folder?), false))
 }
 
-/// What the kernel gets for a path: another one in its place, or the program's.
+/// Returns the path for the kernel: the one that replaces the program's, or the program's own.
 pub(crate) fn passed(
     other: &Option<CString>,
     directory: c_int,
@@ -84,7 +84,7 @@ fn has(path: &[u8], part: &[u8]) -> bool {
     path.windows(part.len()).any(|window| window == part)
 }
 
-/// What an absolute path names, its components taken one after the other.
+/// Resolves an absolute path component by component.
 fn walk(path: &[u8], mut is_inside: bool, follow: bool) -> Resolved {
     let mut so_far: Vec<u8> = Vec::with_capacity(path.len());
     for component in path.split(|byte| *byte == b'/').skip(1) {

@@ -3,10 +3,11 @@
 use crate::kernel;
 use crate::machine::{answer, borrow, from_program, machine, name, owner, warn_foreign, warn_fork};
 use crate::mark::Mark;
+use ga10b_capture::TraceMark;
 use libc::{c_int, c_ulong, c_void, nfds_t, pollfd, sigset_t, size_t, timespec};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
-use nvgpu_sys::{Request, TraceMark};
+use nvgpu_sys::Request;
 use std::os::fd::AsRawFd;
 
 // Without the types that `libc` gives them, which differ by the C library.
@@ -25,7 +26,7 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, arg: *mut c_void) ->
         let sim = owner(fd)?;
         let request = request as u32;
         let fd = borrow(fd)?;
-        // The kernel serves these itself, and asks no driver.
+        // The kernel serves these itself, and calls no driver.
         let flag = match u64::from(request) {
             FIOCLEX | FIONCLEX => return None,
             FIONBIO => Some(OFlag::O_NONBLOCK),
@@ -51,8 +52,8 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, arg: *mut c_void) ->
     served.flatten().unwrap_or_else(|| unsafe { elsewhere(fd, request, arg) })
 }
 
-/// `ioctl(2)` for what is not of this process' machine. A pipe that gets a request of the driver is a node that
-/// another process opened.
+/// `ioctl(2)` for files that are not of this process' machine. A pipe that gets a request of the driver is a
+/// node that another process opened.
 ///
 /// # Safety
 /// As for the system call.

@@ -18,13 +18,13 @@ use std::ffi::CString;
 const VIDEO: u32 = 44;
 /// The major number of the GPU's nodes. The kernel gives it out when it boots, so that any is as good.
 const MAJOR: u32 = 505;
-/// What nodes and folders may be used for.
+/// File modes of nodes and folders.
 const NODE_MODE: u32 = libc::S_IFCHR | 0o660;
 const FOLDER_MODE: u32 = libc::S_IFDIR | 0o755;
 /// Descriptors that the driver makes (address spaces, groups, channels) have no type, as anonymous inodes.
 const ANONYMOUS_MODE: u32 = 0o600;
 
-/// What `stat` says of a place: mode, group, device number.
+/// Returns mode, group and device number of a place, for `stat`.
 fn describe(place: Place) -> (u32, u32, Option<u32>) {
     match place {
         Place::Folder(_) => (FOLDER_MODE, 0, None),
@@ -32,7 +32,7 @@ fn describe(place: Place) -> (u32, u32, Option<u32>) {
     }
 }
 
-/// What stands in for a place when the kernel fills the caller's structure.
+/// Returns the file that replaces a place when the kernel fills the caller's structure.
 fn stand_in(place: Place) -> *const c_char {
     if matches!(place, Place::Folder(_)) { c"/dev".as_ptr() } else { c"/dev/null".as_ptr() }
 }
@@ -46,8 +46,8 @@ fn inode(place: Place) -> u64 {
     (u64::from(MAJOR) << 8) + number
 }
 
-/// Where a call with `directory`, `path` and `flags` goes. An empty path with `AT_EMPTY_PATH` names the place that
-/// the descriptor is open on.
+/// Resolves the target of a call with `directory`, `path` and `flags`. An empty path with `AT_EMPTY_PATH`
+/// names the place that the descriptor is open on.
 ///
 /// # Safety
 /// As for [`resolve`].
@@ -251,7 +251,7 @@ pub unsafe extern "C" fn faccessat(
     }
 }
 
-/// What a question about extended attributes of a path gets: nodes have none, and the kernel answers for others.
+/// Answers a request for extended attributes of a path: nodes have none, and the kernel answers for others.
 ///
 /// # Safety
 /// `path` as for [`resolve`]; `ask` may be called with it.

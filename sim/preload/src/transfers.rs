@@ -55,7 +55,7 @@ transfers! {
     __read_chk(to: *mut c_void, len: size_t, room: size_t), |sim, fd| sim.transfer(fd, false);
     __pread_chk(to: *mut c_void, len: size_t, at: off_t, room: size_t), |sim, fd| sim.transfer(fd, false);
     vmsplice(pieces: *const iovec, count: size_t, flags: c_uint), |sim, fd| {
-        // A pipe to the kernel, which would wait for what it holds; on a Jetson it is none.
+        // A pipe to the kernel, which would wait for data in it; on a Jetson it is none.
         sim.status_flags(fd).map(|_| Errno::EBADF)
     };
     __pread64_chk(to: *mut c_void, len: size_t, at: off_t, room: size_t), |sim, fd| sim.transfer(fd, false);

@@ -33,7 +33,7 @@ pub unsafe extern "C" fn chdir(path: *const c_char) -> c_int {
     }
 }
 
-/// What the link of a descriptor of the machine in `/proc` leads to, by the real driver.
+/// Returns the target of the link in `/proc` of a descriptor of the machine, as the real driver names it.
 fn link(path: &CStr) -> Option<String> {
     let fd = descriptor_of(path.to_str().ok()?)?;
     let of_machine = || {

@@ -1,5 +1,5 @@
 //! `chdir`, `fchdir` and `getcwd`: the working folder, where it is one of the machine's. To the kernel it is
-//! `/dev` then, which is also what a program gets that this one executes.
+//! `/dev` then, which a program executed by this one gets too.
 
 use crate::folders;
 use crate::kernel;
@@ -35,7 +35,7 @@ pub(crate) fn enter(path: &str) -> c_int {
     changed
 }
 
-/// A folder of the kernel's is the working folder, if `changed` says that the call succeeded.
+/// A folder of the kernel's is the working folder, if `changed` is the result of a successful call.
 pub(crate) fn left(changed: c_int) -> c_int {
     if changed == 0 {
         INSIDE.store(0, Ordering::Release);

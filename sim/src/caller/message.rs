@@ -13,20 +13,20 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Most bytes that travel in one message.
 pub(crate) const LIMIT: usize = 64 << 10;
-/// How long one side waits for the other, in seconds.
+/// Time that one side waits for the other, in seconds.
 pub(crate) const PATIENCE: i64 = 10;
 
-/// What a message is about.
+/// Kinds of messages.
 pub(crate) mod kind {
     /// To the host: opens a node; the path follows.
     pub const OPEN: u32 = 1;
-    /// To the host: what is the descriptor that comes along open on?
+    /// To the host: asks for the name of the file of the descriptor that comes along.
     pub const NAME: u32 = 2;
     /// To the host: a request to the driver; the argument follows.
     pub const IOCTL: u32 = 3;
     /// To the visitor: `len` bytes at `address`, please.
     pub const READ: u32 = 4;
-    /// To the visitor: put what follows at `address`.
+    /// To the visitor: put the bytes that follow at `address`.
     pub const WRITE: u32 = 5;
     /// To the visitor: the descriptor with this `number`, please.
     pub const DESCRIPTOR: u32 = 6;
@@ -43,7 +43,7 @@ pub(crate) struct Head {
     pub(crate) number: u32,
     pub(crate) address: u64,
     pub(crate) len: u64,
-    /// What a call answered, negative for an errno.
+    /// Result of a call, negative for an errno.
     pub(crate) result: i64,
 }
 

@@ -16,11 +16,12 @@ const DEFAULT_TIMEOUT_MS: u32 = 3000;
 /// State of a channel under its lock.
 #[derive(Debug)]
 pub(crate) struct ChannelState {
-    /// Where its addresses lead.
+    /// Its address space.
     pub(crate) address_space: Option<Arc<AddressSpace>>,
     /// Its group.
     pub(crate) tsg: Option<Arc<Tsg>>,
-    /// Subcontext that it was last asked to have, also when the call failed (`gk20a_tsg_ioctl_bind_channel_ex`).
+    /// Subcontext that its last bind request named, also when the call failed
+    /// (`gk20a_tsg_ioctl_bind_channel_ex`).
     pub(crate) veid: u32,
     /// Subcontext in the group.
     pub(crate) bound_veid: u32,
@@ -38,7 +39,7 @@ pub(crate) struct ChannelState {
     pub(crate) kernel_ring: bool,
     /// Last class of `ALLOC_OBJ_CTX`.
     pub(crate) class: Option<u32>,
-    /// Where errors are reported.
+    /// Memory for error reports.
     pub(crate) notifier: Option<Notifier>,
     /// Context-switch time, in milliseconds, after which the group is recovered.
     pub(crate) timeout_ms: u32,
@@ -51,7 +52,7 @@ pub(crate) struct ChannelState {
 /// A channel.
 #[derive(Debug)]
 pub(crate) struct Channel {
-    /// What the GPU sees of it.
+    /// Its instance block, as the GPU sees it.
     pub(crate) instance: Arc<Instance>,
     /// Freed when the channel is closed, even while references to it remain.
     id: Mutex<Option<Id>>,
@@ -97,8 +98,8 @@ impl Channel {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Binds the channel to subcontext `veid` of a group; the checks are the driver's, in its order. The channel
-    /// keeps the subcontext, and the PBDMA that goes with it, when a later check fails.
+    /// Binds the channel to subcontext `veid` of a group; the checks are the driver's, in its order. The
+    /// channel keeps the subcontext, and its PBDMA, when a later check fails.
     ///
     /// # Errors
     /// `EINVAL`; `ENOSPC` when VEID 0 is reserved for no address space.

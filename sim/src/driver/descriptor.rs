@@ -1,4 +1,4 @@
-//! Descriptors: numbers in arguments, and the identity of what they are open on.
+//! Descriptors: numbers in arguments, and the identity of their files.
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -14,7 +14,7 @@ pub(crate) struct FileKey {
 }
 
 impl FileKey {
-    /// The identity of what a descriptor is open on.
+    /// The identity of a descriptor's file.
     pub(crate) fn of(fd: BorrowedFd<'_>) -> Result<Self, Errno> {
         let stat = nix::sys::stat::fstat(fd)?;
         let flags = OFlag::from_bits_retain(fcntl(fd, FcntlArg::F_GETFL)?);

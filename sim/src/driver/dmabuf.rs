@@ -10,16 +10,16 @@ use nix::sys::stat::Mode;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What the driver knows of a buffer, besides its bytes.
+/// Properties of a buffer that the driver keeps, besides its bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BufferFacts {
     /// Bytes, whole pages.
     pub(crate) size: u64,
     /// Heap it came from; 0 while it is not allocated.
     pub(crate) heap: u32,
-    /// Where in a carveout it lies, in bytes.
+    /// Offset in a carveout, in bytes.
     pub(crate) offset: u64,
-    /// What the last request for memory said of it.
+    /// The last request for its memory.
     pub(crate) request: BufferRequest,
     /// Whether it may only be read.
     pub(crate) read_only: bool,
@@ -27,12 +27,12 @@ pub(crate) struct BufferFacts {
     pub(crate) serial: u64,
 }
 
-/// What `ALLOC` says of a buffer. It stays also when there is no memory for it.
+/// Arguments of `ALLOC` for a buffer. They stay also when there is no memory for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BufferRequest {
     /// Flags (cache attribute, contiguous, tag).
     pub(crate) flags: u32,
-    /// How the CPU's mappings are cached.
+    /// Caching of the CPU's mappings.
     pub(crate) coherency: u32,
     /// Alignment in bytes.
     pub(crate) align: u32,
@@ -58,7 +58,7 @@ struct State {
     /// Held while a handle exists, so that `GET_FD` can duplicate it.
     memfd: Option<OwnedFd>,
     backing: Option<Arc<Backing>>,
-    /// What the GPU has in its place.
+    /// The GPU's copy of it.
     stale: Option<Arc<Stale>>,
     metadata: Option<Metadata>,
 }
@@ -93,7 +93,7 @@ impl DmaBuf {
         Ok(Self { key, state: Mutex::new(state) })
     }
 
-    /// What may only be read of it: other descriptors, the same memory.
+    /// Returns a read-only view of it: other descriptors, the same memory.
     ///
     /// # Errors
     /// `EBADF` without a handle of it; that of opening a file.
@@ -118,7 +118,7 @@ impl DmaBuf {
         self.key
     }
 
-    /// What is known of it.
+    /// Returns its properties.
     pub(crate) fn facts(&self) -> BufferFacts {
         self.state().facts
     }
@@ -133,12 +133,12 @@ impl DmaBuf {
         self.state().facts.read_only
     }
 
-    /// Stores what `ALLOC` says of it.
+    /// Stores the arguments of `ALLOC`.
     pub(crate) fn request(&self, request: BufferRequest) {
         self.state().facts.request = request;
     }
 
-    /// Gives it memory, which holds zeros or, if `poisoned`, what nothing wrote.
+    /// Gives it memory, which holds zeros or, if `poisoned`, the pattern of memory that nothing wrote.
     pub(crate) fn allocate(
         &self,
         heap: u32,
@@ -175,7 +175,7 @@ impl DmaBuf {
         self.state().backing.clone()
     }
 
-    /// The memory that a mapping of a program's for the GPU leads to; `None` before `allocate`.
+    /// The memory of a program's mapping for the GPU; `None` before `allocate`.
     pub(crate) fn gpu_backing(&self) -> Option<Arc<Backing>> {
         let state = self.state();
         state.stale.as_ref().map(|stale| Arc::clone(stale.gpu())).or_else(|| state.backing.clone())
@@ -205,7 +205,7 @@ impl DmaBuf {
         Ok(())
     }
 
-    /// What `REGISTER_BUFFER` attached.
+    /// Returns the metadata that `REGISTER_BUFFER` attached.
     pub(crate) fn metadata(&self) -> Option<Metadata> {
         self.state().metadata.clone()
     }
@@ -228,7 +228,7 @@ fn back(fd: BorrowedFd<'_>, size: u64, dram: &Arc<Dram>) -> Result<Arc<Backing>,
     dram.attach(host).ok_or(Errno::ENOMEM)
 }
 
-/// What the GPU has in place of write-combined memory.
+/// Makes the GPU's copy of write-combined memory.
 fn gpu_copy(backing: &Arc<Backing>, coherency: u32, dram: &Arc<Dram>) -> Result<Option<Arc<Stale>>, Errno> {
     match coherency {
         nvgpu_sys::NVMAP_HANDLE_WRITE_COMBINE => dram.copy_of(backing),

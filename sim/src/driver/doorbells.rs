@@ -14,8 +14,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What is wrong with a mapping while others are withdrawn: `alter_usermode_mappings` (os/linux/ioctl_ctrl.c,
-/// r36.4.3) tries for the lock that `mmap` holds.
+/// Text of the violation for a mapping made while others are withdrawn: `alter_usermode_mappings`
+/// (os/linux/ioctl_ctrl.c, r36.4.3) tries for the lock that `mmap` holds.
 const LIVELOCK: &str = "the GPU is off, and the process has another mapping of the doorbell page: the driver turns the \
     GPU on, and waits to restore that mapping until this call lets go of the process's memory map, which is never; map \
     the page once in a process, or make a request that powers the GPU on first";
@@ -70,7 +70,7 @@ impl Doorbells {
         self.state().mappings.insert(at.as_ptr() as usize, doorbell);
     }
 
-    /// The program unmaps what is there, or maps something else.
+    /// The program unmaps the mapping there, or replaces it.
     pub(crate) fn remove(&self, at: NonNull<c_void>, len: usize) {
         let gone = at.addr().get()..at.addr().get().saturating_add(len);
         for (_, doorbell) in self.state().mappings.extract_if(|at, _| gone.contains(at)) {

@@ -1,4 +1,4 @@
-//! Open files: descriptors that are real to the kernel, and what they mean to the driver.
+//! Open files: descriptors that are real to the kernel, and the driver's objects behind them.
 //!
 //! The program's end of a device node is the read end of a pipe: it can be duplicated, inherited and passed
 //! on like any descriptor, its inode identifies it, and the kernel reports when the last copy is closed,
@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-/// What a descriptor refers to.
+/// The object that a descriptor refers to.
 #[derive(Clone, Debug)]
 pub(crate) enum Object {
     /// `ctrl`.
@@ -68,7 +68,7 @@ const CROWD: u32 = 16;
 #[derive(Debug, Default)]
 pub(crate) struct FileTable {
     files: HashMap<FileKey, OpenFile>,
-    /// Files that another descriptor kept open when one was closed, since all were looked at.
+    /// Files that another descriptor kept open when one was closed, since the last search of all.
     left_open: u32,
 }
 
@@ -101,7 +101,7 @@ impl FileTable {
         Ok((near, event))
     }
 
-    /// What a descriptor refers to.
+    /// Returns the object that a descriptor refers to.
     pub(crate) fn get(&self, key: FileKey) -> Option<Object> {
         self.files.get(&key).map(|f| f.object.clone())
     }

@@ -56,7 +56,7 @@ impl Taken {
         CARVEOUT_BYTES - self.0.values().sum::<u64>()
     }
 
-    /// Where a block of so many bytes fits first.
+    /// Returns the first place where a block of so many bytes fits.
     pub(crate) fn find(&self, bytes: u64) -> Option<u64> {
         let align = PAGE * (bytes / PAGE).checked_next_power_of_two()?.min(MOST_ALIGNED);
         let mut at = 0;

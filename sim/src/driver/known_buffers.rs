@@ -1,9 +1,8 @@
-//! What the driver knows of buffers, also when only a descriptor of one remains: no handle, no mapping of the
-//! GPU.
+//! Properties of buffers, kept also when only a descriptor of one remains: no handle, no mapping of the GPU.
 //!
 //! Nothing reports that the last descriptor of a memfd is closed. So the table is searched for such buffers
-//! each time it has doubled: its size is bounded by what is in use, and a buffer costs the same however many
-//! there were before.
+//! each time it has doubled: its size is bounded by the number of buffers in use, and a buffer costs the same
+//! however many there were before.
 
 use crate::driver::descriptor::{FileKey, borrow};
 use crate::driver::dmabuf::{BufferFacts, DmaBuf};
@@ -92,12 +91,12 @@ impl KnownBuffers {
         Ok(buffer)
     }
 
-    /// What is known of this buffer, if it is one.
+    /// Returns the properties of this buffer, if it is one.
     pub(crate) fn facts(&self, key: FileKey) -> Option<BufferFacts> {
         self.by_key.get(&key).map(|known| known.facts)
     }
 
-    /// What of a carveout is taken.
+    /// Returns the allocated parts of a carveout.
     pub(crate) fn taken(&self, heap: u32) -> Taken {
         let open = open_files();
         let mut taken = Taken::default();
@@ -125,7 +124,7 @@ impl KnownBuffers {
     }
 }
 
-/// What the descriptors of this process are open on; `None` where that cannot be read.
+/// Returns the files that this process has open; `None` where they cannot be read.
 fn open_files() -> Option<HashSet<FileKey>> {
     let entries = std::fs::read_dir("/proc/self/fd").ok()?;
     let key = |name: &std::ffi::OsStr| FileKey::of(borrow(name.to_str()?.parse().ok()?)?).ok();

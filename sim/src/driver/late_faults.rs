@@ -6,9 +6,9 @@ use crate::gpu::sm::launch::MemoryFault;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long after the SM's exception the MMU's fault is handled: the recovery from the exception comes between
-/// them, with the resets of the engine and what is printed. Not known: a bound that a reader of the log can wait
-/// for.
+/// Time from the SM's exception to the handling of the MMU's fault: the recovery from the exception comes
+/// between them, with the resets of the engine and its log lines. Not known: a bound that a reader of the log
+/// can wait for.
 const DELAY: Duration = Duration::from_millis(50);
 
 /// A fault of an SM's access.
@@ -16,7 +16,7 @@ const DELAY: Duration = Duration::from_millis(50);
 pub(crate) struct GpcFault {
     /// The MMU's report.
     pub(crate) fault: MemoryFault,
-    /// Where the SM is.
+    /// Position of the SM.
     pub(crate) place: SmPlace,
     /// Number of the channel.
     pub(crate) channel: u32,

@@ -12,7 +12,7 @@ const LINES: usize = 4096;
 /// Platform name of the GPU.
 pub(crate) const DEVICE: &str = "17000000.gpu";
 
-/// Where in the driver a line is printed: function and source line (L4T r36.4.3).
+/// Place in the driver that prints a line: function and source line (L4T r36.4.3).
 pub(crate) type Site = (&'static str, u32);
 
 /// The driver's lines since the machine started.
@@ -45,7 +45,7 @@ impl KernelLog {
         let up = clock.uptime();
         let line = format!("[{:5}.{:06}] {text}", up.as_secs(), up.subsec_micros());
         if self.echo {
-            // Nobody may read it any more, which is no reason to stop.
+            // A failed write to stderr is no reason to stop.
             let _ = writeln!(io::stderr(), "{line}");
         }
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);

@@ -41,16 +41,16 @@ use std::time::Duration;
 /// Channels and groups that the GPU has.
 const CHANNELS: u32 = 512;
 const TSGS: u32 = 512;
-/// How long after boot a devfreq node that appears late is there.
+/// Time from boot to the appearance of a late devfreq node.
 const DEVFREQ_DELAY: Duration = Duration::from_secs(3);
-/// How long after its last use the GPU loses its power (the driver's `railgate_delay`).
+/// Time from its last use until the GPU loses its power (the driver's `railgate_delay`).
 const RAILGATE_DELAY: Duration = Duration::from_millis(500);
 
 /// A launch that the engine did not give up when its channel closed.
 #[derive(Debug)]
 struct Orphan {
     instance: Arc<Instance>,
-    /// Its memory: without it the launch ends with a fault that belongs to nobody.
+    /// Its memory: without it the launch ends with a fault that belongs to no channel.
     space: Weak<AddressSpace>,
 }
 
@@ -63,7 +63,7 @@ struct Closing {
     torn_down: Option<Unbound>,
 }
 
-/// What open files share.
+/// State shared by open files.
 #[derive(Debug, Default)]
 pub(crate) struct Driver {
     /// Open files.
@@ -104,7 +104,7 @@ impl Driver {
 /// The machine.
 #[derive(Debug)]
 pub(crate) struct Machine {
-    /// What kind of machine.
+    /// Settings of the machine.
     pub(crate) config: SimConfig,
     /// The GPU's time.
     pub(crate) clock: Clock,
@@ -124,13 +124,13 @@ pub(crate) struct Machine {
     pub(crate) mappings: Mappings,
     /// The program's mappings of the doorbell page.
     pub(crate) doorbells: Doorbells,
-    /// When a call last needed power, in nanoseconds since boot.
+    /// Time of the last call that needed power, in nanoseconds since boot.
     last_use: AtomicU64,
-    /// Faults of the MMU that come after their exceptions.
+    /// Faults of the MMU that follow their exceptions later.
     pub(crate) late_faults: LateFaults,
     /// Requests that answer `ENOTTY`.
     pub(crate) unknown_requests: Vec<u32>,
-    /// When the GPU's devfreq node is there, by the machine's clock.
+    /// Time at which the GPU's devfreq node appears, by the machine's clock.
     devfreq_since: Duration,
     /// Name of the process.
     pub(crate) comm: String,
@@ -142,7 +142,7 @@ pub(crate) struct Machine {
     pub(crate) tsg_ids: Arc<IdPool>,
     /// Channels that close once the engine has left their group, or has not in time.
     closing: Mutex<Vec<Closing>>,
-    /// What runs on although its channel is closed.
+    /// Channels that are closed and still run.
     orphans: Mutex<Vec<Orphan>>,
     serial: AtomicU64,
     driver: Mutex<Driver>,
@@ -208,7 +208,7 @@ impl Machine {
         })
     }
 
-    /// What chip it is.
+    /// Returns the chip.
     pub(crate) fn chip(&self) -> Chip {
         self.gpu.units.chip
     }
@@ -218,7 +218,7 @@ impl Machine {
         self.driver.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a preemption needs.
+    /// Returns the parts of the machine that a preemption needs.
     pub(crate) fn host(&self) -> Host<'_> {
         let Self { clock, gpu, log, channels, syncpoints, .. } = self;
         Host { clock, gpu, log, channels, syncpoints }
@@ -259,13 +259,13 @@ impl Machine {
         !driver.files.objects().any(|o| matches!(o, Object::Debug(session) if session.state().timeouts_off))
     }
 
-    /// What a descriptor refers to; `EBADF` when it is not open.
+    /// Returns the object that a descriptor refers to; `EBADF` when it is not open.
     pub(crate) fn object(&self, fd: BorrowedFd<'_>) -> Result<Option<Object>, Errno> {
         let key = FileKey::of(fd)?;
         Ok(self.driver().files.get(key))
     }
 
-    /// What the descriptor number inside an argument refers to.
+    /// Returns the object that the descriptor number inside an argument refers to.
     pub(crate) fn object_by_number(&self, fd: i32) -> Option<Object> {
         if let Some(visitor) = visitor() {
             let copy = visitor.descriptor(fd)?;
@@ -311,7 +311,7 @@ impl Machine {
         })
     }
 
-    /// What is known of the buffer of a descriptor, if it is one.
+    /// Returns the properties of a descriptor's buffer, if it is one.
     pub(crate) fn buffer_facts(&self, fd: BorrowedFd<'_>) -> Option<BufferFacts> {
         let key = FileKey::of(fd).ok()?;
         self.driver().buffers.facts(key)
@@ -330,7 +330,7 @@ impl Machine {
         borrow(fd).and_then(|fd| FileKey::of(fd).ok()).is_some_and(|key| driver.buffers.contains(key))
     }
 
-    /// Closes a descriptor. If it is the last one of its file, what the file is ends before this returns.
+    /// Closes a descriptor. If it is the last one of its file, the file's object ends before this returns.
     pub(crate) fn close(&self, fd: OwnedFd) {
         let Ok(key) = FileKey::of(fd.as_fd()) else { return };
         self.driver().files.begin_close(key);

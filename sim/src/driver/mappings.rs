@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(crate) struct Mapping {
     /// Bytes.
     pub(crate) len: usize,
-    /// Where in the buffer it starts.
+    /// Its start in the buffer.
     pub(crate) offset: u64,
-    /// What is mapped: it keeps its memory.
+    /// The mapped buffer; the mapping keeps its memory.
     pub(crate) buffer: Arc<DmaBuf>,
 }
 
@@ -29,7 +29,7 @@ impl Mappings {
         self.table().insert(address, mapping);
     }
 
-    /// The one at an address is gone: what it was.
+    /// The mapping at an address is gone; returns it.
     pub(crate) fn remove(&self, address: usize) -> Option<Mapping> {
         self.table().remove(&address)
     }

@@ -9,7 +9,7 @@ pub(crate) const NOTIFICATION_LEN: u64 = 16;
 /// Value of the status field once an error is recorded.
 const STATUS_SET: u16 = 0xffff;
 
-/// Where a channel's notification lies.
+/// Memory of a channel's notification.
 #[derive(Clone, Debug)]
 pub(crate) struct Notifier {
     backing: Arc<Backing>,

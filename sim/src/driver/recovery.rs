@@ -1,5 +1,4 @@
-//! What the driver does when the GPU reports an exception: it logs, notifies the program, and kills the
-//! group.
+//! Recovery from an exception of the GPU: the driver logs, notifies the program, and kills the group.
 
 use crate::driver::channel::Channel;
 use crate::driver::late_faults::GpcFault;
@@ -19,7 +18,7 @@ use std::io::{self, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What [`WhatIf::LATE_UNSERVICEABLE`] means: the driver prints to a serial console meanwhile.
+/// Delay of [`WhatIf::LATE_UNSERVICEABLE`]: the driver prints to a serial console meanwhile.
 const LATE_UNSERVICEABLE: Duration = Duration::from_millis(20);
 
 const SET_NOTIFIER: Site = ("nvgpu_set_err_notifier_locked", 143);
@@ -147,7 +146,7 @@ pub(crate) fn handle_late_faults(machine: &Machine) {
     }
 }
 
-/// Says what the driver cannot know: that the faulting address was taken away from work that ran.
+/// Logs a fact that the driver cannot know: that the faulting address was taken away from work that ran.
 fn explain(machine: &Machine, channel: &Channel, exception: &Exception) {
     let fault = match exception {
         Exception::HubFault { fault, .. } => Some(fault),
@@ -169,7 +168,7 @@ fn explain(machine: &Machine, channel: &Channel, exception: &Exception) {
     machine.violations.record_fault(text);
 }
 
-/// The engine is reset: what runs on for closed channels of the group ends as well.
+/// The engine is reset: work that still runs for closed channels of the group ends as well.
 fn stop_engine(machine: &Machine, tsg: &Tsg) {
     for entry in machine.gpu.runlist().iter() {
         if entry.instance.group().is_some_and(|group| Arc::ptr_eq(&group, &tsg.entry)) {
@@ -218,8 +217,8 @@ impl Lines<'_> {
     }
 
     /// Tells the owners of channels, each in its notifier before in the log (`nvgpu_set_err_notifier_locked`,
-    /// os/linux/linux-channel.c, r36.4.3). Nothing is said of a channel whose notifier holds an error, or that
-    /// has none.
+    /// os/linux/linux-channel.c, r36.4.3). A channel whose notifier holds an error, or that has none, is not
+    /// reported.
     fn notify(&self, channels: &[Arc<Channel>], code: u32) {
         for channel in channels {
             let notifier = channel.state().notifier.clone();
@@ -262,7 +261,7 @@ impl Lines<'_> {
         );
     }
 
-    /// What follows the fault itself. `engine` is the MMU's number of the engine: graphics from 64 on, copy
+    /// Recovers after the fault itself. `engine` is the MMU's number of the engine: graphics from 64 on, copy
     /// engines from 15 on (which are engines 2 and up), the host's units from 32 on, which belong to none.
     fn mmu_recovery(&self, tsg: u32, engine: u32, fault: &MemoryFault) {
         let engines = match engine {
@@ -364,7 +363,7 @@ impl Lines<'_> {
                 let text = format!("mme exception: esr {:#010x} info:0x10000000", esr | 1 << 31);
                 self.error(("gm20b_gr_intr_check_gr_mme_exception", 126), &text);
             }
-            // What these were the driver says after it has told the owner: see `method`.
+            // The driver reports which one it was after it has notified the owner: see `method`.
             Exception::IllegalMethod { .. } => return nvgpu_sys::NVGPU_CHANNEL_GR_ILLEGAL_NOTIFY,
             Exception::ClassError { class, subchannel, address, value, code } => {
                 self.error(("gr_intr_handle_error_interrupts", 830), "class error");
@@ -459,7 +458,7 @@ impl Lines<'_> {
     }
 }
 
-/// What the driver prints for a number of the MMU.
+/// Returns the driver's text for a number of the MMU.
 fn text(texts: nv_hw::Names, number: u32) -> &'static str {
     nv_hw::name(texts, number).unwrap_or("invalid")
 }

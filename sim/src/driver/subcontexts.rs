@@ -57,7 +57,7 @@ impl Subcontexts {
     /// Reserves one and gives its number.
     ///
     /// # Errors
-    /// `ENOSPC` when VEID 0 is asked for, or left, and is taken.
+    /// `ENOSPC` when the request is for VEID 0, or only that is left, and it is taken.
     pub(crate) fn create(&mut self, asynchronous: bool, space: &Arc<AddressSpace>) -> Result<u32, Errno> {
         let free = (1..VEIDS as u32).find(|veid| self.asynchronous & 1 << veid == 0);
         let veid = match free.filter(|_| asynchronous) {
@@ -124,9 +124,9 @@ impl Subcontexts {
         Ok(())
     }
 
-    /// A channel uses it no longer. With the last one it is no longer used. When that channel is closed, and not
-    /// taken out by a call, the driver deletes the subcontext that the channel was last asked to have, `given_up`.
-    /// Gives the address space in which the context is used no longer, if there is one.
+    /// A channel uses it no longer. With the last one it is free. When that channel is closed, and not taken
+    /// out by a call, the driver deletes the subcontext of the channel's last bind request, `given_up`.
+    /// Returns the address space in which the context is used no longer, if there is one.
     pub(crate) fn leave(&mut self, veid: u32, given_up: Option<u32>) -> Space {
         let used = self.used.get_mut(&veid)?;
         used.channels -= 1;

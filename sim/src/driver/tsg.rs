@@ -12,7 +12,7 @@ pub(crate) const MAX_CHANNELS: usize = 128;
 /// Time slice of a new group in microseconds.
 pub(crate) const DEFAULT_TIMESLICE_US: u32 = 1024;
 
-/// What an SM error leaves for `READ_SINGLE_SM_ERROR_STATE`.
+/// State of an SM error for `READ_SINGLE_SM_ERROR_STATE`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SmRecord {
     /// Global exception status.

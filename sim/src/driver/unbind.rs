@@ -1,5 +1,5 @@
-//! Taking the engine away from a group, and a channel out of its group: what the driver does when it may not
-//! disturb work that runs, and what becomes of the group when that work does not give way.
+//! Taking the engine away from a group, and a channel out of its group: the driver's actions when it may not
+//! disturb work that runs, and the end of the group when that work does not give way.
 
 use crate::clock::{Clock, Deadline};
 use crate::driver::channel::{Channel, Channels};
@@ -13,13 +13,13 @@ use nix::errno::Errno;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often a waiting call asks.
+/// Interval at which a waiting call polls.
 const POLL: Duration = Duration::from_micros(20);
 /// Attempts of a close to find its channel at rest, and how long the driver waits between them.
 const ATTEMPTS: usize = 11;
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// What of the machine a preemption needs.
+/// Parts of the machine that a preemption needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Host<'a> {
     pub(crate) clock: &'a Clock,
@@ -91,7 +91,7 @@ impl Preempting {
         host.log.error(host.clock, ("nvgpu_fifo_preempt_tsg", 117), &text);
     }
 
-    /// How it ended; `None` while it may still succeed. After a failure the hardware goes on trying.
+    /// Returns the outcome; `None` while it may still succeed. After a failure the hardware keeps trying.
     pub(crate) fn outcome(&self, host: Host<'_>) -> Option<Result<(), Errno>> {
         if self.is_held(host) {
             return self.has_failed().then(|| {
@@ -136,10 +136,10 @@ pub(crate) fn while_preempted<T>(
     done
 }
 
-/// How the attempt to take a channel out of its group ended.
+/// Outcome of the attempt to take a channel out of its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unbound {
-    /// It is out, and the group goes on.
+    /// It is out, and the group continues.
     Cleanly,
     /// It was at work when the engine left the group: to be tried again.
     Again,
@@ -177,15 +177,15 @@ pub(crate) fn unbind(host: Host<'_>, tsg: &Arc<Tsg>, channel: &Channel, patient:
     Unbound::Again
 }
 
-/// A channel could not be taken out (`nvgpu_tsg_unbind_channel`): the group is torn down. No notifier says
-/// so, and what runs goes on running. Not on the GPU's thread: see [`begin_tear_down`].
+/// A channel could not be taken out (`nvgpu_tsg_unbind_channel`): the group is torn down. No notifier reports
+/// it, and running work continues. Not on the GPU's thread: see [`begin_tear_down`].
 pub(crate) fn tear_down(host: Host<'_>, tsg: &Arc<Tsg>, channel: u32, why: Unbound) {
     // As in the driver, its failure changes nothing.
     let _ = begin_tear_down(host, tsg, channel, why).wait(host);
     give_up(host, tsg);
 }
 
-/// Begins the tear-down of a group: the engine is asked once more to leave it (`nvgpu_tsg_abort`,
+/// Begins the tear-down of a group: the engine is to leave it, by one more request (`nvgpu_tsg_abort`,
 /// common/fifo/tsg.c, r36.4.3). Once that has ended, in whatever way, [`give_up`] follows.
 pub(crate) fn begin_tear_down(host: Host<'_>, tsg: &Arc<Tsg>, channel: u32, why: Unbound) -> Preempting {
     let err = if why == Unbound::Again { Errno::EAGAIN } else { Errno::EBUSY };

@@ -1,4 +1,4 @@
-//! What chip is modelled: instruction set, limits and floor plan.
+//! The modelled chip: instruction set, limits and floor plan.
 
 use sass::Arch;
 
@@ -18,7 +18,7 @@ pub(crate) struct Chip {
 }
 
 impl Chip {
-    /// A chip with `sms` SMs, rounded to what the hardware can have.
+    /// A chip with `sms` SMs, rounded to a number that the hardware can have.
     pub(crate) fn new(arch: Arch, sms: u32) -> Self {
         let sms = sms.clamp(SMS_PER_TPC, MOST_SMS).next_multiple_of(SMS_PER_TPC);
         Self { arch, sms }
@@ -62,7 +62,7 @@ pub(crate) struct SmPlace {
 }
 
 impl SmPlace {
-    /// Where SM number `id` sits.
+    /// Returns the position of SM number `id`.
     pub(crate) fn of(id: u32) -> Self {
         let tpc = id / SMS_PER_TPC;
         Self { gpc: tpc / TPCS_PER_GPC, tpc: tpc % TPCS_PER_GPC, sm: id % SMS_PER_TPC }

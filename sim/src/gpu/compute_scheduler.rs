@@ -67,9 +67,9 @@ struct Ordered {
     va: u64,
     /// State of the methods when it was handed over.
     state: ComputeState,
-    /// What it is in the ledger.
+    /// Its number in the ledger.
     work: Option<WorkId>,
-    /// Its parts there, if it began before what it follows had ended.
+    /// Its parts there, if it began before the work ahead of it had ended.
     parts: Option<Parts>,
 }
 
@@ -89,7 +89,7 @@ pub(crate) struct ComputeScheduler {
     running: Vec<Active>,
     /// Descriptors to schedule after it, or beside it in free order.
     next: VecDeque<Next>,
-    /// What descriptors that count others have to follow.
+    /// Work that precedes descriptors with a dependence counter, by their addresses.
     counted: HashMap<u64, Before>,
     /// Latches that grids have arrived at, and no other has waited for since.
     latches: HashSet<u32>,
@@ -98,11 +98,11 @@ pub(crate) struct ComputeScheduler {
     chain: u32,
     /// The chain's descriptor at the last power of two of them: a cycle comes back to it (Brent).
     landmark: u64,
-    /// Whether the chain has come back to it.
+    /// Whether the chain leads back to it.
     cyclic: bool,
-    /// Something has begun that neither goes on nor ends.
+    /// A launch has begun that makes no progress and does not end.
     stuck: bool,
-    /// It was said that the launch takes too long.
+    /// A launch without an end was reported.
     reported: bool,
 }
 
@@ -146,7 +146,7 @@ impl ComputeScheduler {
         !self.stuck && self.running.iter().all(|active| active.running.is_between_blocks())
     }
 
-    /// Goes on with the launches that were preempted, and with what follows them.
+    /// Continues the launches that were preempted, and the work after them.
     pub(crate) fn advance(&mut self, context: &Context<'_>) -> Result<Flow, Exception> {
         if self.stuck {
             return Ok(Flow::Stuck);
@@ -191,7 +191,7 @@ impl ComputeScheduler {
         Ok(if self.is_working() { Flow::Preempted } else { Flow::Next })
     }
 
-    /// What to do next: any of what nothing orders, in free order.
+    /// Returns the next step: any of those that nothing orders, in free order.
     fn choose(&self, context: &Context<'_>) -> Option<Step> {
         let (running, next) = (self.running.len(), self.next.len());
         let Some(choices) = context.choices else {
@@ -271,7 +271,7 @@ impl ComputeScheduler {
         Ok(Flow::Next)
     }
 
-    /// Notes a launch that leads back to where its chain was before; an error if that goes on.
+    /// Notes a launch that leads back to an earlier one of its chain; an error if that continues.
     fn follow_chain(&mut self, context: &Context<'_>, va: u64) {
         self.cyclic |= self.chain > 0 && va == self.landmark;
         self.chain = self.chain.saturating_add(1);
@@ -296,8 +296,8 @@ impl ComputeScheduler {
             return Ok(Flow::Next);
         }
         self.follow_chain(context, va);
-        // Dependents start when the grid before them has ended, which is as early as it has to be: a latch is
-        // open then, or never.
+        // Dependents start when the grid before them has ended. That suffices: a latch that is not open
+        // then is never opened.
         let closed = qmd.latch_wait().filter(|latch| !self.latches.remove(latch));
         let closed = closed.map(|latch| format!("waits for latch {latch:#x}, which no grid has arrived at"));
         if let Some(hang) = check(context, &state, &qmd)?.or(closed) {
@@ -393,10 +393,10 @@ impl ComputeScheduler {
         Err(Exception::Sm { fault, several })
     }
 
-    /// What follows the end of a launch: releases, then dependents.
+    /// Ends a launch: releases, then dependents.
     fn end(&mut self, context: &Context<'_>, order: &Ordered, qmd: &Qmd) -> Result<Flow, Exception> {
         if context.channel.is_stopped() {
-            // Stopped with its channel: what follows a kernel's end does not happen.
+            // Stopped with its channel: the actions at a kernel's end do not happen.
             return Ok(Flow::Next);
         }
         let front = context.front.as_ref().zip(order.work);
@@ -459,7 +459,7 @@ impl ComputeScheduler {
     }
 }
 
-/// Where the membar at a grid's end makes visible what the grid wrote.
+/// Returns the scope in which the membar at a grid's end makes its writes visible.
 fn visible(membar: Option<qmd::Membar>) -> Visible {
     match membar {
         Some(qmd::Membar::System) => Visible::System,
@@ -468,8 +468,8 @@ fn visible(membar: Option<qmd::Membar>) -> Visible {
     }
 }
 
-/// Says what a real machine does not say: why a launch has no end. The driver learns of it when a context
-/// switch waits for it, if one ever does.
+/// Reports a fact that a real machine does not: why a launch has no end. The driver learns of it when a
+/// context switch waits for it, if one ever does.
 fn report_hang(context: &Context<'_>, text: String) {
     tracing::error!("a kernel does not end: {text}");
     context.units.violations.record_fault(text);
@@ -559,7 +559,7 @@ fn check_local_memory(context: &Context<'_>, state: &ComputeState) -> Result<(),
     Ok(())
 }
 
-/// What the scheduler counts in: not the value of the descriptor's author, but a field of its own.
+/// Name of the field that the scheduler counts in: its own, not the value of the descriptor's author.
 const COUNTER: &str = "HW_ONLY_DEPENDENCE_COUNTER";
 
 /// The scheduler's counter of a descriptor.

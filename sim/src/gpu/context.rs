@@ -1,4 +1,4 @@
-//! What a method can reach, and what it leads to.
+//! State that a method can reach, and its result.
 
 use crate::gpu::front::Front;
 use crate::gpu::instance::Instance;
@@ -15,7 +15,7 @@ use std::cell::RefCell;
 pub(crate) struct Context<'a> {
     /// The units.
     pub(crate) units: &'a Units,
-    /// Who handles interrupts.
+    /// Handler of interrupts.
     pub(crate) interrupts: &'a dyn Interrupts,
     /// The channel whose turn it is.
     pub(crate) channel: &'a Instance,
@@ -25,13 +25,13 @@ pub(crate) struct Context<'a> {
     pub(crate) memory: GpuMemory<'a>,
     /// Its line in the ledger, if the machine keeps one.
     pub(crate) front: Option<Front<'a>>,
-    /// Decides what runs next of what nothing orders; without, all runs in the order of submission.
+    /// Decides what runs next among work that nothing orders; without, all runs in the order of submission.
     pub(crate) choices: Option<&'a RefCell<Order>>,
-    /// What launches give way to.
+    /// The condition at which launches give way.
     pub(crate) turn: Turn<'a>,
 }
 
-/// What a method led to.
+/// Result of a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
     /// Go on.

@@ -1,8 +1,8 @@
-//! What the GPU counts.
+//! Event counters of the GPU.
 
 use crate::gpu::sm;
 
-/// What the GPU did, as a profiler would count it.
+/// Events on the GPU, as a profiler would count them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Events inside the SMs.

@@ -30,7 +30,7 @@ impl Entry {
 /// The GPU.
 #[derive(Debug)]
 pub(crate) struct Gpu {
-    /// What all channels share.
+    /// Units that all channels share.
     pub(crate) units: Units,
     /// Doorbell and time.
     pub(crate) usermode: Usermode,

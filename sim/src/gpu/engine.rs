@@ -1,8 +1,8 @@
-//! Who has the graphics and compute engine: one group at a time, until the engine has saved its context.
+//! Ownership of the graphics and compute engine: one group at a time, until the engine has saved its context.
 //!
 //! A context switch is requested by the driver, by another group whose channels wait, or by a desktop beside
-//! the program ([`Session`]). When it happens depends on the group's [`Preemption`]; while it does not, the
-//! runlist's context-switch time-out tells the driver.
+//! the program ([`Session`]). The group's [`Preemption`] decides when it happens; until then the runlist's
+//! context-switch time-out reports it to the driver.
 
 use crate::gpu::device::{Entry, Gpu};
 use crate::gpu::instance::{GroupEntry, Preemption};
@@ -19,7 +19,7 @@ const GRAPHICS: u32 = 0;
 /// The runlist's context-switch time-out: the driver sets 100 ms (`CTXSW_TIMEOUT_PERIOD_MS`).
 pub(crate) const SWITCH_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// How long a slow switch takes.
+/// Duration of a slow switch.
 const SLOW: Duration = Duration::from_millis(500);
 
 /// The engine.

@@ -71,19 +71,19 @@ pub(crate) enum Exception {
         intr_0: u32,
         /// `INTR_1`.
         intr_1: u32,
-        /// What the driver prints with it.
+        /// The registers that the driver prints with it.
         registers: PbdmaRegisters,
     },
     /// A hub unit touched an address that is not mapped for it.
     HubFault {
-        /// Which unit.
+        /// The unit.
         client: HubClient,
         /// The MMU's report.
         fault: MemoryFault,
     },
     /// An error inside an SM, MMU faults of kernels among them.
     Sm {
-        /// What the SM reports.
+        /// The SM's report.
         fault: sm::Fault,
         /// Whether further warps may have failed as well.
         several: bool,

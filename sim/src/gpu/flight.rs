@@ -12,7 +12,7 @@ const BANKS: usize = 8;
 /// Descriptors of a chain that are followed.
 const LONGEST_CHAIN: usize = 1 << 12;
 
-/// What a launch is made of.
+/// Memory that a launch consists of.
 #[derive(Debug)]
 struct Content {
     qmd: Vec<u8>,
@@ -20,7 +20,7 @@ struct Content {
     banks: Vec<(usize, u64, Vec<u8>)>,
 }
 
-/// What has changed.
+/// Changed memory of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     /// The descriptor, at this address.
@@ -30,7 +30,7 @@ pub(crate) enum Change {
 }
 
 impl Change {
-    /// As a report says it.
+    /// Its name in a report.
     pub(crate) fn text(self) -> &'static str {
         match self {
             Self::Descriptor(_) => "its descriptor was changed while the launch was in flight",
@@ -51,7 +51,7 @@ impl Change {
 pub(crate) struct Flights(HashMap<u64, Content>);
 
 impl Flights {
-    /// The descriptor at `va` was handed over, with those that it leads to.
+    /// The descriptor at `va` was submitted, with its dependents.
     pub(crate) fn submit(&mut self, memory: &GpuMemory<'_>, version: Version, va: u64) {
         let mut next = vec![va];
         for _ in 0..LONGEST_CHAIN {
@@ -66,7 +66,7 @@ impl Flights {
         }
     }
 
-    /// The launch of the descriptor at `va` has ended; gives what is not as it was.
+    /// The launch of the descriptor at `va` has ended; returns the memory that has changed.
     pub(crate) fn end(&mut self, memory: &GpuMemory<'_>, version: Version, va: u64) -> Option<Change> {
         let before = self.0.remove(&va)?;
         let after = Content::read(memory, version, va)?;

@@ -1,5 +1,5 @@
-//! What a channel's front end tells the ledger, if there is one: what its methods order, and what its engines
-//! access.
+//! Reports of a channel's front end to the ledger, if there is one: the order that its methods establish, and
+//! the accesses of its engines.
 
 use crate::gpu::memory::GpuMemory;
 use crate::gpu::semaphore::Write;
@@ -37,7 +37,7 @@ impl Front<'_> {
         self.ledger.state().empty_caches();
     }
 
-    /// A semaphore is about to be written, after what is `known`; by default all that the channel has waited
+    /// A semaphore is about to be written, after `known`; by default after all that the channel has waited
     /// for.
     pub(crate) fn release(&self, memory: &GpuMemory<'_>, write: &Write, known: Option<Known>) {
         let Some(at) = memory.host(write.va) else { return };
@@ -74,7 +74,7 @@ impl Front<'_> {
         }
     }
 
-    /// Work has ended, and what it wrote is visible so far.
+    /// Work has ended, and its writes are visible so far.
     pub(crate) fn end(&self, work: WorkId, visible: Visible) {
         self.ledger.state().end(work, visible);
     }

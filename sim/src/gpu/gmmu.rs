@@ -1,7 +1,7 @@
 //! The GPU's page tables: version 2 format, five levels, 4 KiB leaves, in physical memory.
 //!
-//! The driver side writes the words nvgpu writes on ga10b; the GPU side knows nothing but the root address
-//! and walks them. Formats: open-gpu-doc `dev_mmu` (Turing, version 2) and nvgpu's `gmmu_*_ga10b`.
+//! The driver side writes nvgpu's words for ga10b; the GPU side gets only the root address and walks them.
+//! Formats: open-gpu-doc `dev_mmu` (Turing, version 2) and nvgpu's `gmmu_*_ga10b`.
 
 use crate::dram::{Backing, Dram, HostMapping, PAGE};
 use crate::pieces::Pieces;
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bits of a virtual address.
 pub(crate) const VA_BITS: u32 = 49;
-/// What one PDE0 entry (one table of leaves) covers.
+/// Bytes that one PDE0 entry (one table of leaves) covers.
 const LEAF_TABLE_SPAN: u64 = 1 << 21;
 /// Table pages taken from memory at once.
 const POOL_PAGES: usize = 16;
@@ -75,7 +75,7 @@ pub(crate) fn encode_pte(pa: u64, attributes: PteAttributes) -> u64 {
     word
 }
 
-/// Where a virtual address leads.
+/// Target of a virtual address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Leaf {
     /// Start of the run of pages.
@@ -115,7 +115,7 @@ impl PageTables {
         Some(Self { dram: Arc::clone(dram), root, pool, generation, pieces: Pieces::default() })
     }
 
-    /// What the program said of the address space.
+    /// Returns the program's notes about the address space.
     pub(crate) fn pieces(&self) -> &Pieces {
         &self.pieces
     }
@@ -135,7 +135,7 @@ impl PageTables {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Makes the GPU forget translations.
+    /// Invalidates the GPU's translations.
     pub(crate) fn invalidate_tlb(&self) {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
@@ -376,7 +376,7 @@ mod tests {
     }
 
     proptest! {
-        /// Walking the written tables gives exactly what a plain map of pages remembers.
+        /// Walking the written tables gives exactly the result of a plain map of pages.
         #[test]
         fn a_walk_agrees_with_the_model(ops in ops()) {
             let dram = Dram::new(1 << 22).unwrap();

@@ -14,14 +14,14 @@ use crate::what_if::WhatIf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often the driver's housekeeping runs.
+/// Interval of the driver's housekeeping.
 const HOUSEKEEPING: Duration = Duration::from_millis(10);
-/// How long it may wait for a kernel.
+/// Longest time that it waits for a kernel.
 const LATEST_HOUSEKEEPING: Duration = Duration::from_millis(250);
-/// The same in free order, where the end of a turn changes what comes next: a seed is to give the same order on a
-/// slow machine.
+/// The same in free order, where the end of a turn changes the next choice: a seed is to give the same order
+/// on a slow machine.
 const LATEST_HOUSEKEEPING_IN_FREE_ORDER: Duration = Duration::from_secs(3);
-/// How long the thread spins, and then yields, after its last work before it sleeps.
+/// Time that the thread spins, and then yields, after its last work before it sleeps.
 const SPIN: Duration = Duration::from_micros(50);
 const YIELD: Duration = Duration::from_micros(500);
 /// In free order: how long no doorbell must ring before work begins, and how often it may ring meanwhile.
@@ -104,8 +104,8 @@ fn write_back(runlist: &[Arc<Entry>]) -> bool {
     runlist.iter().map(waits).fold(false, |any, waits| any | waits)
 }
 
-/// Lets the program submit what it has to submit, so that in free order the seed decides what runs first, and
-/// not when the doorbells rang.
+/// Lets the program submit its pending work, so that in free order the seed decides what runs first, and not
+/// when the doorbells rang.
 fn gather(gpu: &Gpu) {
     for _ in 0..MOST_GATHERED {
         std::thread::sleep(GATHER);
@@ -161,7 +161,7 @@ fn serve(gpu: &Gpu, interrupts: &dyn Interrupts, entry: &Entry, slice: Turn<'_>)
     }
     instance.set_working(pbdma.is_working());
     instance.set_pending(matches!(outcome, Ok(pbdma::Turn::Blocked | pbdma::Turn::More)));
-    // Who removes the channel waits for the turn: nothing of the channel's memory is kept beyond it.
+    // The remover of the channel waits for the turn: nothing of the channel's memory is kept beyond it.
     let dram = Arc::clone(tables.dram());
     dram.publish();
     drop((ring, tables));

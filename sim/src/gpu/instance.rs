@@ -1,4 +1,4 @@
-//! Instance blocks: what the driver writes of a channel for the host unit to read (RAMFC, page directory,
+//! Instance blocks: the driver's description of a channel for the host unit to read (RAMFC, page directory,
 //! channel RAM), and the runlist entries of groups.
 
 use crate::gpu::gmmu::PageTables;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 
-/// How the engine leaves a group whose launches have not ended (`NVGPU_COMPUTE_PREEMPTION_MODE_*`).
+/// Way in which the engine leaves a group whose launches have not ended (`NVGPU_COMPUTE_PREEMPTION_MODE_*`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Preemption {
     /// The launches end first. A context whose mode was never set behaves so too.
@@ -23,7 +23,7 @@ pub(crate) enum Preemption {
 /// A context switch that was requested and has not happened.
 #[derive(Clone, Copy, Debug)]
 struct Switch {
-    /// When it was requested, by the machine's clock.
+    /// Time of the request, by the machine's clock.
     since: Duration,
     /// Context-switch time-outs that it has raised.
     timeouts: u32,
@@ -80,22 +80,22 @@ impl GroupEntry {
         self.has_context.load(Ordering::Acquire)
     }
 
-    /// What the context says of preemption from now on.
+    /// Sets the context's preemption mode from now on.
     pub(crate) fn set_preemption(&self, preemption: Preemption) {
         *self.preemption.lock().unwrap_or_else(PoisonError::into_inner) = preemption;
     }
 
-    /// What it says.
+    /// Returns that mode.
     pub(crate) fn preemption(&self) -> Preemption {
         *self.preemption.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long it has the engine when others wait.
+    /// Sets the time for which it has the engine when others wait.
     pub(crate) fn set_timeslice(&self, timeslice_us: u32) {
         self.timeslice_us.store(timeslice_us, Ordering::Release);
     }
 
-    /// How long that is.
+    /// Returns that time.
     pub(crate) fn timeslice(&self) -> Duration {
         Duration::from_micros(self.timeslice_us.load(Ordering::Acquire).into())
     }
@@ -104,7 +104,7 @@ impl GroupEntry {
         self.switch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Requests that the engine leaves the group, at `now`; a request that is under way goes on.
+    /// Requests that the engine leaves the group, at `now`; a request that is under way continues.
     pub(crate) fn request_switch(&self, now: Duration) {
         self.switch().get_or_insert(Switch { since: now, timeouts: 0, passes: 0 });
         self.switching.store(true, Ordering::Release);
@@ -155,12 +155,12 @@ impl GroupEntry {
     }
 }
 
-/// What an instance block points to.
+/// Objects that an instance block points to.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bindings {
     /// The ring, once set up.
     pub(crate) ring: Option<Ring>,
-    /// Where addresses lead.
+    /// Page tables of the address space.
     pub(crate) tables: Option<Arc<PageTables>>,
     /// The group.
     pub(crate) group: Option<Arc<GroupEntry>>,
@@ -231,7 +231,7 @@ impl Instance {
         self.line.get().copied()
     }
 
-    /// What it points to.
+    /// Locks the objects that it points to.
     pub(crate) fn bindings(&self) -> MutexGuard<'_, Bindings> {
         self.bindings.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -251,18 +251,18 @@ impl Instance {
         self.unserviceable.store(false, Ordering::Release);
     }
 
-    /// It never runs again; what runs for it now is stopped.
+    /// It never runs again; its running work is stopped.
     pub(crate) fn kill(&self) {
         self.set_unserviceable();
         self.stop.store(true, Ordering::Release);
     }
 
-    /// The driver has given it up: nothing new begins, and what runs for it now goes on.
+    /// The driver has given it up: nothing new begins, and its running work continues.
     pub(crate) fn set_unserviceable(&self) {
         self.unserviceable.store(true, Ordering::Release);
     }
 
-    /// What ran for it was stopped.
+    /// Returns whether its work was stopped.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }
@@ -348,7 +348,8 @@ impl Instance {
             return false;
         }
         let Some(group) = self.group() else { return false };
-        // What has begun goes on until the engine leaves the group, whatever the driver forbids meanwhile.
+        // Work that has begun continues until the engine leaves the group, whatever the driver forbids
+        // meanwhile.
         if self.is_working() && !group.is_saved() {
             return true;
         }

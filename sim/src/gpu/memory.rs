@@ -60,7 +60,7 @@ impl<'a> GpuMemory<'a> {
         Self { tables }
     }
 
-    /// Shows the program what was written, where it does not see it by itself.
+    /// Shows the program the GPU's writes, where it does not see them by itself.
     pub(crate) fn publish(&self) {
         self.tables.dram().publish();
     }

@@ -23,7 +23,7 @@ const FETCH_WORDS: u32 = 1024;
 /// Methods after which another channel is served.
 const TURN: u32 = 4096;
 
-/// What a channel's turn ended with.
+/// End of a channel's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// Nothing left to do.
@@ -57,14 +57,14 @@ pub(crate) struct Pbdma {
     /// A method that waits until the engines are idle: subchannel, address, value.
     waits_for_idle: Option<(u32, u32, u32)>,
     choices: Option<RefCell<Order>>,
-    /// Reports what is fetched.
+    /// Reports fetched entries.
     submissions: Option<ga10b_capture::Reader>,
     /// In free order: methods until the launches that have begun go on.
     until_step: Option<usize>,
 }
 
 impl Pbdma {
-    /// What decides in which order work runs that nothing orders, made from `seed` at first.
+    /// Takes the order in which work runs that nothing orders, made from `seed` at first.
     pub(crate) fn take_choices(&mut self, seed: Option<u64>, channel: &Instance) -> Option<RefCell<Order>> {
         let seed = seed?.wrapping_add(u64::from(channel.number()) << 32);
         self.choices.take().or_else(|| Some(RefCell::new(Order::new(Schedule::Shuffled(seed)))))

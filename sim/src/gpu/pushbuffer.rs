@@ -37,14 +37,14 @@ impl Entry {
     }
 }
 
-/// What a method header requests.
+/// A decoded method header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Header {
     /// Nothing.
     Nop,
     /// Data words follow.
     Data {
-        /// How the address moves.
+        /// Movement of the address.
         step: Step,
         /// Byte address of the first method.
         address: u32,
@@ -66,7 +66,7 @@ pub(crate) enum Header {
     EndSegment,
 }
 
-/// How the method address moves from word to word.
+/// Movement of the method address from word to word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Every word goes to the next method.

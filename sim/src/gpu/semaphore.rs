@@ -35,7 +35,7 @@ impl Reduce {
         [Self::Add, Self::Min, Self::Max, Self::Inc, Self::Dec, Self::And, Self::Or, Self::Xor];
 }
 
-/// What a release writes.
+/// The write of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Write {
     /// Address.

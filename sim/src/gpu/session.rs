@@ -1,10 +1,10 @@
-//! What else uses the GPU beside the program.
+//! Other users of the GPU.
 
 use std::str::FromStr;
 
-/// What else uses the GPU beside the program.
+/// Other users of the GPU.
 ///
-/// Alone, a group keeps the engine as long as it has work: a kernel that does not end is silence for ever.
+/// Alone, a group keeps the engine as long as it has work: a kernel that does not end is never reported.
 /// Beside a desktop the engine is to leave the group after each time slice, and a context switch that takes
 /// too long stops the group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub enum Session {
 }
 
 impl Session {
-    /// What [`from_str`](Self::from_str) takes.
+    /// Values that [`from_str`](Self::from_str) takes.
     pub const EXPECTED: &'static str = "headless, desktop, or desktop:N with a number of blocks";
 }
 

@@ -1,4 +1,4 @@
-//! What channels fetch, for a tracer of the process.
+//! Reports of fetched submissions, for a tracer of the process.
 
 use crate::gpu::memory::GpuMemory;
 use ga10b_capture::{Channel, Limits, Memory, Reader, Record};

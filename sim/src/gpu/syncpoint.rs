@@ -12,7 +12,7 @@ pub(crate) const SYNCPOINTS: u32 = 1024;
 pub(crate) const SYNCPOINT_STRIDE: u64 = 0x1_0000;
 /// Syncpoints that other users of host1x hold before the first client of the GPU.
 const TAKEN: u32 = 17;
-/// What a dead channel's syncpoint is raised by, so that its waiters wake up.
+/// Increment of a dead channel's syncpoint, so that its waiters wake up.
 const SAFE_STEP: u32 = 1000;
 
 /// All syncpoints.
@@ -88,7 +88,7 @@ impl Syncpoints {
         });
     }
 
-    /// Releases everyone who waits for it.
+    /// Releases all that wait for it.
     pub(crate) fn set_safe(&self, id: u32) {
         self.with(id, |v| {
             v.fetch_add(SAFE_STEP, Ordering::AcqRel);

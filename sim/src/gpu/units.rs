@@ -18,9 +18,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) struct Units {
     /// Instruction set, limits, floor plan.
     pub(crate) chip: Chip,
-    /// What does not work.
+    /// Planted defects of the units.
     pub(crate) defects: Defects,
-    /// What else uses the GPU.
+    /// Other users of the GPU.
     pub(crate) session: Session,
     /// Facts that are other than the model has them.
     pub(crate) what_if: WhatIf,
@@ -30,17 +30,17 @@ pub(crate) struct Units {
     pub(crate) executor: sm::Executor,
     /// host1x beside the GPU.
     pub(crate) syncpoints: Arc<Syncpoints>,
-    /// Where work is recorded that a real machine does not survive.
+    /// Record of violations: work that a real machine does not survive.
     pub(crate) violations: Arc<Violations>,
-    /// Which work is ordered before which, if that is checked.
+    /// Order of work, if it is checked.
     pub(crate) ledger: Option<Arc<Ledger>>,
-    /// Reports what channels fetch, if somebody wants to know.
+    /// Reports fetched submissions, if there is a tracer.
     pub(crate) submissions: Option<Submissions>,
     counters: Mutex<Counters>,
 }
 
 impl Units {
-    /// Units that have done nothing yet: of a chip, with what does not work of it and what else uses it.
+    /// Units that have done nothing yet: of a chip, with its planted defects and other users.
     pub(crate) fn new(
         (chip, defects, session): (Chip, Defects, Session),
         clock: Clock,

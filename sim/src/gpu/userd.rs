@@ -12,7 +12,7 @@ const USERD_GP_PUT: usize = 0x8c;
 /// Bytes of USERD at which `SET_REFERENCE` shows.
 const USERD_REFERENCE: usize = 0x48;
 
-/// How late the fetch index is at most: the driver sets USERD's write-back timer to 100 us
+/// Largest delay of the fetch index: the driver sets USERD's write-back timer to 100 us
 /// (`ga10b_fifo_config_userd_writeback_timer`, hal/fifo/fifo_ga10b_fusa.c, r36.4.3).
 const WRITE_BACK: Duration = Duration::from_micros(100);
 

@@ -19,7 +19,7 @@ const CFG0: usize = 0x00;
 const TIME_0: usize = 0x80;
 const TIME_1: usize = 0x84;
 const DOORBELL: usize = 0x90;
-/// What the doorbell reads when it has not been rung: no token has all bits set.
+/// Value of the doorbell when it has not been rung: no token has all bits set.
 const QUIET: u32 = u32::MAX;
 
 /// The page through which a program rings doorbells and reads the time.
@@ -65,7 +65,7 @@ impl Usermode {
         self.word(DOORBELL).load(Ordering::Acquire) != QUIET
     }
 
-    /// What the doorbell was last rung with, once.
+    /// Takes the token that the doorbell was last rung with, once.
     pub(crate) fn take_token(&self) -> Option<u32> {
         if self.word(DOORBELL).load(Ordering::Acquire) == QUIET {
             return None;

@@ -1,4 +1,4 @@
-//! Sets of work: what has ended before something else begins.
+//! Sets of work: that which has ended before other work begins.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -62,17 +62,17 @@ impl Known {
     }
 }
 
-/// What has ended before a launch.
+/// Work that has ended before a launch.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Before {
-    /// When its threads have waited, or when it begins.
+    /// State when its threads have waited, or when it begins.
     pub(crate) known: Known,
-    /// When it begins, where that may be before what it follows has ended.
+    /// State when it begins, where that may be before the work ahead of it has ended.
     pub(crate) early: Option<Known>,
 }
 
 impl Before {
-    /// Of a launch that follows both what this one and what the other one is of.
+    /// State of a launch that follows the predecessors of both.
     pub(crate) fn join(&mut self, other: &Self) {
         if self.early.is_some() || other.early.is_some() {
             let mut early = self.early.take().unwrap_or_else(|| self.known.clone());

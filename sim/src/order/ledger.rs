@@ -15,7 +15,7 @@ const RELEASES: usize = 64;
 /// The program's own line.
 const PROGRAM: u32 = 0;
 
-/// Where what a grid wrote is visible, by the barrier at its end.
+/// Scope in which a grid's writes are visible, by the barrier at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Visible {
     /// Nowhere for certain.
@@ -37,7 +37,7 @@ pub(crate) struct Access {
     pub(crate) reads: bool,
     /// It writes.
     pub(crate) writes: bool,
-    /// It writes what is there already.
+    /// It writes the value that is there already.
     pub(crate) changes_nothing: bool,
     /// It synchronizes.
     pub(crate) strong: bool,
@@ -52,9 +52,9 @@ pub(crate) struct Access {
 /// Two accesses that nothing orders.
 #[derive(Clone, Debug)]
 pub(crate) struct Conflict {
-    /// What the later one does.
+    /// Description of the later one.
     pub(crate) text: &'static str,
-    /// Which work, and what is missing.
+    /// The work, and the missing order.
     pub(crate) detail: String,
     /// The earlier one.
     pub(crate) earlier: Event,
@@ -74,7 +74,7 @@ struct Entry {
     line: u32,
     number: u32,
     known: Known,
-    /// What threads of a launch do before they wait for the launch that theirs follows.
+    /// Accesses of a launch's threads before they wait for the launch that theirs follows.
     early: bool,
 }
 
@@ -85,13 +85,13 @@ struct Line {
     name: u32,
     /// Work so far.
     count: u32,
-    /// What has ended where the next method is processed.
+    /// Work that has ended where the next method is processed.
     front: Known,
-    /// What a transfer that is not pipelined follows besides: the channel's transfers.
+    /// The channel's transfers, which one that is not pipelined follows as well.
     transfers: Known,
 }
 
-/// What releases of a semaphore have published.
+/// Knowledge that releases of a semaphore have published.
 #[derive(Debug, Default)]
 struct Published {
     all: Known,
@@ -99,7 +99,7 @@ struct Published {
     latest: VecDeque<(u64, Known)>,
 }
 
-/// What the ledger holds.
+/// Content of the ledger.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     entries: Vec<Entry>,
@@ -111,17 +111,17 @@ pub(crate) struct State {
     /// Work whose writes are visible on the GPU, and on the CPU too.
     device: Known,
     system: Known,
-    /// How often the level-1 caches were emptied.
+    /// Number of times that the level-1 caches were emptied.
     emptied: u32,
-    /// The program reports what it accesses and submits.
+    /// The program reports its accesses and submissions.
     reports: bool,
-    /// What the program knew at each submission: by token, up to which entry of the ring.
+    /// Knowledge of the program at each submission: by token, up to which entry of the ring.
     submitted: HashMap<u32, VecDeque<(u32, Known)>>,
     /// The program's accesses since its last submission.
     own: Option<WorkId>,
     sites: Vec<Site>,
     site_numbers: HashMap<(u64, u128), u32>,
-    /// Memory that no one owns: what writes to sparse pages vanish in.
+    /// Memory without an owner: writes to sparse pages vanish in it.
     ignored: Range<u64>,
 }
 
@@ -138,25 +138,26 @@ impl fmt::Debug for Ledger {
 }
 
 impl Ledger {
-    /// Nothing has happened; `ignored` addresses belong to no one.
+    /// Nothing has happened; `ignored` addresses have no owner.
     pub(crate) fn new(findings: Arc<Findings>, ignored: Range<u64>) -> Self {
         let program = Line::default();
         let state = State { lines: vec![program], ignored, ..State::default() };
         Self { state: Mutex::new(state), findings }
     }
 
-    /// What it holds.
+    /// Locks its content.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was found.
+    /// Returns the findings.
     #[cfg(test)]
     pub(crate) fn findings(&self) -> Vec<Finding> {
         self.findings.all()
     }
 
-    /// A unit other than an SM reads or writes bytes at host addresses; `va` is what the guest calls the first.
+    /// A unit other than an SM reads or writes bytes at host addresses; `va` is the guest address of the
+    /// first.
     pub(crate) fn unit_access(&self, work: WorkId, at: u64, len: u64, writes: bool, va: u64) {
         let conflict = self.state().unit_access(work, at, len, writes);
         if let Some((conflict, offset)) = conflict {
@@ -208,7 +209,7 @@ impl Ledger {
     }
 }
 
-/// What the front end of the GPU says.
+/// Reports from the front end of the GPU.
 impl State {
     /// A channel that has done nothing.
     pub(crate) fn open(&mut self, name: u32) -> u32 {
@@ -216,7 +217,8 @@ impl State {
         (self.lines.len() - 1) as u32
     }
 
-    /// The entry before `next` of the ring is fetched: what the program knew when it submitted has ended.
+    /// The entry before `next` of the ring is fetched: the work that the program knew of when it submitted
+    /// has ended.
     pub(crate) fn fetch(&mut self, line: u32, token: u32, next: u32) {
         let submitted = self.submitted.entry(token).or_default();
         let known = match submitted.front() {
@@ -233,12 +235,12 @@ impl State {
         &mut self.lines[line as usize]
     }
 
-    /// What has ended where the channel's next method is processed.
+    /// Returns the work that has ended where the channel's next method is processed.
     pub(crate) fn front(&self, line: u32) -> Known {
         self.lines[line as usize].front.clone()
     }
 
-    /// Work of a channel begins, after what is `known`.
+    /// Work of a channel begins, after `known`.
     pub(crate) fn begin(&mut self, line: u32, work: Work, known: Known) -> WorkId {
         let id = WorkId(self.entries.len() as u32);
         let own = self.line(line);
@@ -248,7 +250,7 @@ impl State {
         id
     }
 
-    /// What threads of a launch do before they wait (`griddepcontrol.wait`), after what is `known`. For all
+    /// Begins the part of a launch before its threads wait (`griddepcontrol.wait`), after `known`. For all
     /// other work it is the launch's own.
     pub(crate) fn begin_early(&mut self, launch: WorkId, known: Known) -> WorkId {
         let id = WorkId(self.entries.len() as u32);
@@ -257,24 +259,24 @@ impl State {
         id
     }
 
-    /// A thread of a launch goes on after its wait: what it has learned before it, it still knows.
+    /// A thread of a launch continues after its wait: it keeps its knowledge of before.
     pub(crate) fn pass_wait(&mut self, Parts { launch, early, invalidates }: Parts) {
         let learned = self.entries[early.0 as usize].known.clone();
         self.entries[launch.0 as usize].known.join(&learned);
         self.emptied += u32::from(invalidates);
     }
 
-    /// A launch of which no thread has waited ends: that says nothing of the launch that it follows.
+    /// A launch of which no thread has waited ends: that tells nothing about the launch that it follows.
     pub(crate) fn end_early(&mut self, Parts { launch, early, .. }: Parts) {
         self.entries[launch.0 as usize].known = self.known_before(early);
     }
 
-    /// What had ended before work began.
+    /// Returns the work that had ended before this work began.
     pub(crate) fn known_before(&self, work: WorkId) -> Known {
         self.entries[work.0 as usize].known.clone()
     }
 
-    /// What a transfer that is not pipelined begins after: all transfers of the channel too.
+    /// Returns the work before a transfer that is not pipelined: all transfers of the channel too.
     pub(crate) fn known_of_transfers(&self, line: u32) -> Known {
         let own = &self.lines[line as usize];
         let mut known = own.front.clone();
@@ -296,7 +298,7 @@ impl State {
         known
     }
 
-    /// Work has ended: what it and those before it wrote is visible as far as `visible` says.
+    /// Work has ended: its writes and those before it are visible in the scope `visible`.
     pub(crate) fn end(&mut self, work: WorkId, visible: Visible) {
         if visible == Visible::Nowhere {
             return;
@@ -322,7 +324,7 @@ impl State {
         self.system.join(&front);
     }
 
-    /// A semaphore at a host address is written, after what is `known`.
+    /// A semaphore at a host address is written, after `known`.
     pub(crate) fn publish(&mut self, at: u64, value: u64, known: Known) {
         self.everything.join(&known);
         let published = self.published.entry(at / 4).or_default();
@@ -362,7 +364,7 @@ impl State {
     }
 }
 
-/// What the program says.
+/// Reports from the program.
 impl State {
     /// It has read a semaphore.
     pub(crate) fn observe(&mut self, at: u64, value: u64) {
@@ -392,7 +394,7 @@ impl State {
         }
         let own = self.begin(PROGRAM, Work::Program, Known::default());
         self.own = Some(own);
-        // What it writes, it writes to memory.
+        // Its writes go to memory.
         self.end(own, Visible::System);
         own
     }
@@ -441,7 +443,7 @@ impl State {
         found.map(|(earlier, why)| self.explain(&mark, access.writes, &earlier, why))
     }
 
-    /// A strong read of a kernel orders what was published there.
+    /// A strong read of a kernel orders the releases published there.
     fn synchronize(&mut self, work: WorkId, at: u64, word: &Word) {
         if let Some(published) = self.published.get(&at) {
             self.entries[work.0 as usize].known.join(&published.all);
@@ -498,7 +500,7 @@ impl State {
         (own.line == PROGRAM && line == PROGRAM) || known.contains(line, number)
     }
 
-    /// Why an access may not see, or may destroy, what an earlier one did.
+    /// Why an access may not see, or may destroy, an earlier one's value.
     fn conflict(&self, word: &Word, mark: &Mark, writes: bool) -> Option<(Mark, Why)> {
         let meets = |old: &&Mark| old.bytes & mark.bytes != 0 && !self.same(old.work, mark.work);
         let new = (mark.strength, writes);
@@ -571,8 +573,8 @@ impl State {
     }
 }
 
-/// Whether two accesses may meet without an order: both synchronize, or a kernel polls what another unit
-/// writes. Of each: what it is, and whether it writes.
+/// Whether two accesses may meet without an order: both synchronize, or a kernel polls the writes of another
+/// unit. Of each: its strength, and whether it writes.
 fn may_meet(old: (Strength, bool), new: (Strength, bool)) -> bool {
     use Strength::{Strong, Unit};
     matches!(

@@ -1,8 +1,9 @@
-//! What orders the work of a machine: launches, copies, and the program on the CPU.
+//! Order of a machine's work: launches, copies, and the program on the CPU.
 //!
-//! [`known::Known`] says which work has ended before another, [`shadow::Shadow`] who accessed each word of
-//! memory last, and [`ledger::Ledger`] keeps both: the GPU's front end reports to it what the methods of
-//! pushbuffers order, and everything that accesses memory asks it whether an earlier access is ordered before.
+//! [`known::Known`] is the set of work that has ended before another, [`shadow::Shadow`] has the last
+//! accesses to each word of memory, and [`ledger::Ledger`] keeps both: the GPU's front end reports to it the
+//! order that the methods of pushbuffers establish, and for every access to memory it answers whether an
+//! earlier access is ordered before.
 //!
 //! Memory is named by its address in this process, so that all mappings of a buffer are one.
 

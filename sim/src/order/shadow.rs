@@ -1,4 +1,4 @@
-//! Who accessed each word of memory last.
+//! Last accesses to each word of memory.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -11,7 +11,7 @@ const PAGE_BYTES: u64 = 4 * PAGE;
 /// Readers since the last write that are remembered.
 const READERS: usize = 16;
 
-/// What an access orders.
+/// Strength of an access: how it orders others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Strength {
     /// A load or store of a kernel, which the level-1 cache may serve.
@@ -25,7 +25,7 @@ pub(crate) enum Strength {
 /// An access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
-    /// Who.
+    /// The work that made it.
     pub(crate) work: WorkId,
     /// Instruction: number of a site.
     pub(crate) site: u32,
@@ -35,13 +35,13 @@ pub(crate) struct Mark {
     pub(crate) thread: u16,
     /// Bytes of the word.
     pub(crate) bytes: u8,
-    /// What kind of access it is.
+    /// Strength of the access.
     pub(crate) strength: Strength,
-    /// How often the level-1 caches had been emptied.
+    /// Number of times that the level-1 caches had been emptied.
     pub(crate) emptied: u32,
 }
 
-/// What is known of a word.
+/// Accesses to a word.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Word {
     /// The last write.
@@ -87,7 +87,7 @@ impl Word {
 /// A page of words.
 #[derive(Debug)]
 enum Page {
-    /// All words are alike.
+    /// All words have the same state.
     Uniform(Word),
     Words(Box<[Word]>),
 }
@@ -104,7 +104,7 @@ impl Page {
     }
 }
 
-/// What is known of all words, by their numbers: address / 4.
+/// Accesses to all words, by their numbers: address / 4.
 #[derive(Debug, Default)]
 pub(crate) struct Shadow {
     pages: HashMap<u64, Page>,
@@ -117,8 +117,8 @@ impl Shadow {
         page.word(word % PAGE)
     }
 
-    /// Shows `see` the words of `len` bytes at an address, and which bytes of each: words of whole pages that
-    /// are alike once, by the first of them.
+    /// Shows `see` the words of `len` bytes at an address, and which bytes of each: words of whole pages with
+    /// one state once, by the first of them.
     pub(crate) fn range(&mut self, address: u64, len: u64, mut see: impl FnMut(u64, u8, &mut Word)) {
         let end = address.saturating_add(len);
         let mut at = address;
@@ -193,7 +193,7 @@ mod tests {
         let mut shadow = Shadow::default();
         shadow.word(PAGE + 3).read(MARK);
         let mut seen = Vec::new();
-        // Half a page, one whose words differ, two that are alike, and two bytes.
+        // Half a page, one whose words differ, two with one state, and two bytes.
         let (from, len) = (PAGE_BYTES / 2, PAGE_BYTES / 2 + 3 * PAGE_BYTES + 2);
         shadow.range(from, len, |at, bytes, word| {
             word.write(MARK);

@@ -33,7 +33,7 @@ fn begin(state: &mut State, line: u32, work: Work) -> WorkId {
     state.begin(line, work, known)
 }
 
-/// What is missing, as the report says it.
+/// Makes an access and returns what is missing, in the report's words.
 fn access(state: &mut State, work: WorkId, writes: bool, strong: bool) -> Option<String> {
     let access = Access { reads: !writes, writes, strong, ..WEAK };
     state.access(work, &access).map(|conflict| conflict.detail)
@@ -153,7 +153,7 @@ fn the_program_knows_what_it_has_seen_and_tells_what_it_submits() {
     ledger.state().flush(line);
     ledger.program_access(AT, 4, true);
     assert_eq!(found().len(), 2, "{:?}", found());
-    // What it wrote before a submission is there, what it wrote after is not.
+    // Its writes before a submission are there, those after are not.
     for (late, clean) in [(false, true), (true, false)] {
         let mut state = ledger.state();
         state.submit(511, 5);
@@ -170,7 +170,7 @@ fn the_program_knows_what_it_has_seen_and_tells_what_it_submits() {
 
 #[test]
 fn what_synchronizes_may_meet() {
-    // A kernel polls what a copy of another channel writes; a copy reads what kernels count in.
+    // A kernel polls the writes of another channel's copy; a copy reads a word that kernels count in.
     for (kernel_writes, copy_writes, clean) in
         [(false, true, true), (true, false, false), (true, true, false)]
     {

@@ -1,4 +1,4 @@
-//! What accesses memory: launches, copies, the program.
+//! Work that accesses memory: launches, copies, the program.
 
 use std::fmt;
 
@@ -13,9 +13,9 @@ pub(crate) struct WorkId(pub(super) u32);
 pub(crate) struct Parts {
     /// The launch: what its threads do after they have waited.
     pub(crate) launch: WorkId,
-    /// What they do before that.
+    /// Their accesses before that.
     pub(crate) early: WorkId,
-    /// The wait drops what the level-1 caches hold.
+    /// The wait drops the contents of the level-1 caches.
     pub(crate) invalidates: bool,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Site {
 }
 
 impl Work {
-    /// Guest address of the kernel; 0 for what is none.
+    /// Guest address of the kernel; 0 for other work.
     pub(crate) fn program(&self) -> u64 {
         match self {
             Self::Launch(shape) => shape.program,

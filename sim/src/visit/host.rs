@@ -34,7 +34,7 @@ pub(crate) struct Host {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Where visitors come in.
+/// Entry of visitors.
 #[derive(Debug)]
 struct Door {
     listener: OwnedFd,
@@ -142,7 +142,7 @@ fn serve(machine: &Arc<Machine>, visitor: &Rc<Visitor>, message: &Message) -> Re
     }
 }
 
-/// What a descriptor is open on, as `/proc/<pid>/fd` shows it on a real machine.
+/// Returns the name of the file that a descriptor is open on, as `/proc/<pid>/fd` shows it on a real machine.
 fn name(machine: &Machine, fd: BorrowedFd<'_>) -> Option<String> {
     // The machine's own ends of the same pipes are in this process too.
     let flags = fcntl(fd, FcntlArg::F_GETFL).ok()?;

@@ -1,4 +1,4 @@
-//! What a test says when it cannot run.
+//! The message of a test that cannot run.
 
 use std::fmt::Display;
 use std::io::Write;

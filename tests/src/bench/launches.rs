@@ -19,7 +19,7 @@ fn config() -> LaunchConfig {
     LaunchConfig::new(1, 32)
 }
 
-/// Where word `i` of [`ADDRESSES`] lies: in pages of 4 KiB, then in pages of 2 MiB.
+/// Offset of word `i` of [`ADDRESSES`]: in pages of 4 KiB, then in pages of 2 MiB.
 fn word_at(i: u64) -> u64 {
     match i.checked_sub(ADDRESSES / 2) {
         None => i * 4096,

@@ -6,13 +6,13 @@ pub mod table;
 
 use std::time::{Duration, Instant};
 
-use crate::kernels::{arch, bench_cubin, cubin, early_cubin};
+use crate::kernels::{BENCH, SUITE, arch, early_cubin};
 use anyhow::{Context, Result};
 use hcq::{Args, BackendKind, Buffer, Device, Kernel, LaunchConfig, Program};
 
 use crate::bench::table::Figure;
 
-/// How long the GPU may take for anything.
+/// Deadline of the GPU for anything.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 /// Bytes of a MiB.
 pub const MIB: u64 = 1 << 20;
@@ -29,7 +29,7 @@ pub struct Bench {
     /// The kernels of `tests/kernels/bench.ptx`.
     pub program: Program,
     fill: Kernel,
-    /// What was measured so far.
+    /// The figures so far.
     pub figures: Vec<Figure>,
 }
 
@@ -44,9 +44,8 @@ impl Bench {
     /// # Errors
     /// Those of loading them.
     pub fn new(device: Device) -> Result<Self> {
-        let arch = arch(&device)?;
-        let program = device.load(bench_cubin(arch)).context("loading the kernels")?;
-        let fill = device.load(cubin(arch))?.kernel("fill")?;
+        let program = device.load(BENCH).context("loading the kernels")?;
+        let fill = device.load(SUITE)?.kernel("fill")?;
         Ok(Self { device, program, fill, figures: Vec::new() })
     }
 

@@ -1,4 +1,4 @@
-//! What is printed: a table for people, or one JSON document.
+//! The output: a table for people, or one JSON document.
 
 use crate::output;
 use anyhow::Result;

@@ -31,12 +31,12 @@ pub struct Link {
     pub early: bool,
 }
 
-/// What is known of an output word.
+/// Facts of an output word.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// What made it: an operation, an instruction.
+    /// The operation or instruction that made it.
     pub what: String,
-    /// How much devices may differ in it.
+    /// Largest difference of devices in it.
     pub tolerance: Tolerance,
 }
 
@@ -52,7 +52,7 @@ pub struct Case {
     pub family: &'static str,
     /// Its name.
     pub program: String,
-    /// What its inputs follow from.
+    /// Seed of its inputs.
     pub seed: u64,
     /// The module it is in, for sm_87 and sm_90.
     pub cubins: [&'static [u8]; 2],
@@ -66,18 +66,18 @@ pub struct Case {
     pub launches: Vec<Vec<Arg>>,
     /// In place of these, and of the kernel: the launches of a graph, which is replayed.
     pub links: Vec<Link>,
-    /// What the buffers hold before. All of all buffers is compared after.
+    /// The content of the buffers before. All of all buffers is compared after.
     pub buffers: Vec<Vec<u32>>,
     /// In place of all this: work that launches by itself, whose results are compared.
     pub work: Option<Box<Work>>,
-    /// What is right, where that is known: per buffer and word.
+    /// The right values, where they are known: per buffer and word.
     pub expected: Option<Vec<Vec<Option<u32>>>>,
     /// Results follow from how the architecture itself rounds: another one's differ from them.
     pub by_architecture: bool,
-    /// How much more the numbers in each of the first buffers may differ than their places say, given what two
-    /// devices left in all of them.
+    /// Further difference of the numbers in each of the first buffers beyond that of their places, for the
+    /// results of two devices in all of them.
     pub slack: Option<Box<Slack>>,
-    /// What is known of a word of a buffer; `None` if the program stores there what it never set.
+    /// The facts of a word of a buffer; `None` if the program stores there what it never set.
     pub place: Box<dyn Fn(usize, usize) -> Option<Place>>,
 }
 
@@ -88,7 +88,7 @@ impl std::fmt::Debug for Case {
 }
 
 impl Case {
-    /// What most cases do not say: no links, no work, nothing known, the same on every architecture.
+    /// The values of most cases: no links, no work, nothing known, the same on every architecture.
     pub fn blank() -> Self {
         Self {
             family: "",

@@ -1,4 +1,4 @@
-//! What convergence barriers do when two parts of a warp use the same one (`tests/kernels/barriers.ptx`).
+//! Convergence barriers that two parts of a warp use (`tests/kernels/barriers.ptx`).
 
 use hcq::LaunchConfig;
 

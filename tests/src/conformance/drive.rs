@@ -11,20 +11,20 @@ use crate::conformance::tolerance::Tolerance;
 /// Values in a vector of the model, and in a row of its matrices.
 pub const COLS: usize = 768;
 
-/// What a few functions of the special-function unit in a row leave uncertain.
+/// The uncertainty of a few functions of the special-function unit in a row.
 pub const MILLIONTH: Tolerance = Tolerance::Single { ulps: 16, absolute: 1e-6 };
 
 /// The same of a result in f16: it may become the next one, and near zero, where f16 are closer together, be as far
 /// off as an f32.
 pub const NEXT: Tolerance = Tolerance::Halves { ulps: 1, absolute: 2e-6 };
 
-/// What sums of many products leave uncertain of a result in f16.
+/// The uncertainty of sums of many products as a result in f16.
 pub const ROUNDED: Tolerance = Tolerance::Halves { ulps: 2, absolute: 2e-3 };
 
 /// A launch in the making.
 #[derive(Debug)]
 pub struct Drive {
-    /// What its random inputs follow from.
+    /// Source of its random inputs.
     pub noise: Noise,
     case: Case,
     args: Vec<Arg>,
@@ -33,7 +33,7 @@ pub struct Drive {
 }
 
 impl Drive {
-    /// What rooms hold before.
+    /// The content of outputs before.
     pub const UNTOUCHED: u32 = 0xdead_beef;
 
     /// A kernel of a module.
@@ -113,7 +113,7 @@ impl Drive {
         self
     }
 
-    /// The last buffer holds these words afterwards, where they are known; nothing is said of those before it.
+    /// The last buffer holds these words afterwards, where they are known; nothing is expected of those before it.
     pub fn expected(mut self, words: Vec<Option<u32>>) -> Self {
         let mut expected = vec![Vec::new(); self.case.buffers.len()];
         if let Some(last) = expected.last_mut() {
@@ -123,7 +123,7 @@ impl Drive {
         self
     }
 
-    /// What distinguishes this case from others of its kernel.
+    /// Names the difference of this case from others of its kernel.
     pub fn called(mut self, what: &str) -> Self {
         self.case.program = format!("{}, {what}", self.case.kernel);
         self

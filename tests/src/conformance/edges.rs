@@ -1,7 +1,7 @@
 //! f64 arithmetic on every triple of special values: NaNs of several payloads and signs, infinities, zeros, a
 //! subnormal.
 //!
-//! What becomes of a NaN is laid down nowhere; here two devices decide it.
+//! The bits of a NaN are specified nowhere; here two devices decide it.
 
 use hcq::LaunchConfig;
 use ptxgen::{Kernel, Module, Named, Reg, Special, Target};

@@ -14,7 +14,7 @@ use crate::conformance::cubins::cubins;
 use crate::conformance::noise::Noise;
 use crate::conformance::tolerance::Tolerance;
 
-/// What fills a ring.
+/// The writer of a ring.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fill {
     /// A warp of `cp.async`, and arrivals that wait for them.
@@ -30,7 +30,7 @@ const SLOT_BYTES: u32 = 1024;
 /// Slots' contents that a block reads.
 const FILLS: u32 = 20;
 const RING_BLOCKS: u32 = 6;
-/// What a reader multiplies its result with before it adds a word.
+/// The factor of a reader's result before it adds a word.
 const FACTOR: u32 = 0x0101_0107;
 
 /// Rounds of the exchange of packets, and of named barriers.
@@ -50,7 +50,7 @@ const MODES: [Permute; 6] = [
     Permute::Half,
 ];
 
-/// How code for `target` waits for a phase.
+/// The way in which code for `target` waits for a phase.
 fn poll(target: Target) -> Poll {
     if target >= Target::Sm90 { Poll::Try } else { Poll::Sleep(20) }
 }
@@ -327,7 +327,7 @@ fn packets_case() -> Case {
     }
     let expected = (0..2).flat_map(|side| values.iter().flat_map(move |pair| [pair[side], 0])).collect();
     let mut case = case("packets", LaunchConfig::new(2, 32), vec![vec![0; 512]], expected);
-    // What the mail holds at the end is no result.
+    // The mail's content at the end is no result.
     case.place = Box::new(|buffer, word| {
         let what = format!("result {word}");
         (buffer == 1).then_some(Place { what, tolerance: Tolerance::Exact })
@@ -349,7 +349,7 @@ fn rows(seed: u64) -> Vec<u32> {
     (0..(BLOCKS * BLOCK) as usize * WORDS).map(|_| noise.bits()).collect()
 }
 
-/// What a mode of `prmt` makes of the pair `b:a`.
+/// The result of a mode of `prmt` for the pair `b:a`.
 fn permuted(mode: Permute, a: u32, b: u32, selector: u32) -> u32 {
     let s = selector as usize & 3;
     let pair = [a.to_le_bytes(), b.to_le_bytes()].concat();

@@ -18,7 +18,7 @@ use crate::conformance::tolerance::Tolerance;
 /// Words that a launch writes.
 const COUNT: u32 = 6 * BLOCK - 5;
 const BLOCK: u32 = 96;
-/// What a launch multiplies with.
+/// The factor of a launch.
 const FACTOR: u32 = 0x0101_0107;
 
 /// When a kernel gives way to the launch that follows it, and how it loads.

@@ -1,8 +1,8 @@
 //! Every matrix instruction that the compiler makes of `mma.sync`, on random tiles
 //! (`tests/kernels/matrix.ptx`).
 //!
-//! How a tensor core sums is its architecture's own: floating-point results of sm_87 and sm_90 differ in
-//! their last bits, so they are held to a device of the same architecture only.
+//! The order in which a tensor core sums is its architecture's own: floating-point results of sm_87 and sm_90
+//! differ in their last bits, so they are held to a device of the same architecture only.
 
 use hcq::LaunchConfig;
 

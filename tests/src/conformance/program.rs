@@ -1,4 +1,4 @@
-//! The program that compares cases on all devices: what `hcq-conform` and `llm-conform` share.
+//! The program that compares cases on all devices, for `hcq-conform` and `llm-conform`.
 
 use anyhow::Result;
 use clap::Args;
@@ -11,7 +11,7 @@ use crate::conformance::report::Comparison;
 use crate::conformance::runner::Runner;
 use crate::output;
 
-/// What to compare, and how to print it.
+/// Options of the comparison and of its output.
 #[derive(Args, Debug)]
 pub struct Options {
     /// The device to compare with: rm, nvgpu, sim or auto.
@@ -55,7 +55,7 @@ impl Sides {
         Ok(Self { selector, runners })
     }
 
-    /// Which two to compare, by their numbers.
+    /// The pairs to compare, by their numbers.
     fn pairs(&self) -> &'static [(usize, usize)] {
         if self.runners.len() == 3 { &[(0, 1), (0, 2), (1, 2)] } else { &[(0, 1)] }
     }

@@ -9,7 +9,7 @@ use crate::conformance::case::Case;
 use crate::conformance::{convergence, corpus, edges, exchange};
 use crate::conformance::{links, matrix, mufu, random, suite, warpgroup};
 
-/// What the programs are compiled for: one target for each encoding of instructions.
+/// The targets of the programs: one for each encoding of instructions.
 const TARGETS: [Target; 2] = [Target::Sm87, Target::Sm90];
 
 /// All modules that are generated here and committed, for all targets.
@@ -54,8 +54,8 @@ fn same_code(one: &str, other: &str) -> bool {
     one.lines().skip(2).eq(other.lines().skip(2))
 }
 
-/// How the cubins in `dir` differ from what the generator writes now; recompiles them where the same `ptxas`
-/// is at hand.
+/// The differences of the cubins in `dir` from those that the generator writes now; recompiles them where the
+/// same `ptxas` is at hand.
 ///
 /// # Errors
 /// If a file cannot be read or the programs no longer compile.

@@ -1,4 +1,4 @@
-//! What comparing devices gave.
+//! The result of comparing devices.
 
 use std::collections::BTreeMap;
 
@@ -14,15 +14,15 @@ pub struct Difference {
     pub family: &'static str,
     /// The program.
     pub program: String,
-    /// What its inputs follow from.
+    /// Seed of its inputs.
     pub seed: u64,
-    /// What made the word.
+    /// The operation that made the word.
     pub what: String,
     /// Buffer of the program.
     pub buffer: usize,
     /// Word in the buffer.
     pub word: usize,
-    /// Which two results.
+    /// The two results.
     pub between: String,
     /// The two words.
     pub values: [u32; 2],
@@ -61,7 +61,7 @@ pub struct Totals {
     pub failed: Vec<String>,
 }
 
-/// What bounds the differences of two results.
+/// The bounds of two results' differences.
 enum Bounds<'a> {
     /// There is one right value.
     Exact,
@@ -69,10 +69,10 @@ enum Bounds<'a> {
     Of(&'a [f64]),
 }
 
-/// What has been compared so far.
+/// The comparison so far.
 #[derive(Debug, Serialize)]
 pub struct Comparison {
-    /// Which two results: `device / sm_90 model`.
+    /// The two results: `device / sm_90 model`.
     pub between: String,
     /// Per family.
     pub families: BTreeMap<&'static str, Totals>,

@@ -10,7 +10,7 @@ use hcq::{Args, Device, DeviceOptions, NodeId, Program, Queue, Selector};
 use sass::Arch;
 
 use crate::conformance::case::{Arg, Case, Link};
-use crate::harness::{DEADLINE, bytes, words};
+use crate::harness::DEADLINE;
 
 /// A device with the modules that cases have asked for so far.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl Runner {
         let mut buffers = Vec::new();
         for content in &case.buffers {
             let buffer = self.device.alloc(4 * content.len() as u64)?;
-            buffer.write(0, &bytes(content))?;
+            buffer.write_slice(0, &content)?;
             buffers.push(buffer);
         }
         let args = |launch: &[Arg]| {
@@ -111,6 +111,10 @@ impl Runner {
             let graph = graph.build()?;
             self.queue.replay(&graph)?.wait(DEADLINE)?;
         }
-        buffers.iter().zip(&case.buffers).map(|(buffer, content)| words(buffer, content.len())).collect()
+        buffers
+            .iter()
+            .zip(&case.buffers)
+            .map(|(buffer, content)| Ok(buffer.read_vec(0, content.len())?))
+            .collect()
     }
 }

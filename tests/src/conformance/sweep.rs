@@ -10,12 +10,12 @@ use hcq::{Args, Device, Queue};
 use serde::Serialize;
 
 use crate::conformance::cubins::cubins;
-use crate::harness::{DEADLINE, bytes, words};
+use crate::harness::DEADLINE;
 
 /// Arguments in one launch.
 const CHUNK: usize = 1 << 20;
 
-/// What the bits of an argument and a result stand for.
+/// The type of an argument's and a result's bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Word {
     /// An f32.
@@ -121,7 +121,7 @@ pub struct Errors {
     pub function: &'static str,
     /// The arguments.
     pub arguments: &'static str,
-    /// How many there were.
+    /// Number of results.
     pub count: u64,
     /// Results that are the number nearest to the exact value.
     pub nearest: u64,
@@ -219,7 +219,7 @@ fn run(device: &Device, queue: &mut Queue, kernel: &hcq::Kernel, sweep: &Sweep, 
     for chunk in all.chunks(CHUNK) {
         let mut arguments = chunk.to_vec();
         arguments.resize(CHUNK, sweep.from);
-        input.write(0, &bytes(&arguments))?;
+        input.write_slice(0, &arguments)?;
         let config = hcq::LaunchConfig::new(
             CHUNK as u32 / crate::conformance::mufu::BLOCK,
             crate::conformance::mufu::BLOCK,
@@ -227,7 +227,7 @@ fn run(device: &Device, queue: &mut Queue, kernel: &hcq::Kernel, sweep: &Sweep, 
         // SAFETY: the kernels read and write as many words as there are threads.
         unsafe { queue.launch(kernel, config, &Args::new().buffer(&input).buffer(&output))? };
         queue.submit()?.wait(DEADLINE)?;
-        let results = words(&output, chunk.len())?;
+        let results = output.read_vec::<u32>(0, chunk.len())?;
         let workers = thread::available_parallelism().map_or(1, usize::from);
         let part = chunk.len().div_ceil(workers).max(1);
         let parts: Vec<Errors> = thread::scope(|scope| {

@@ -1,8 +1,8 @@
-//! How much two devices may differ in a word.
+//! Tolerances: the differences of two devices in a word.
 
 use half::f16;
 
-/// How much the bits of an output word may differ.
+/// Tolerance of an output word.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Tolerance {
     /// Not at all.
@@ -45,7 +45,7 @@ pub enum Tolerance {
     },
 }
 
-/// What comparing two words gave.
+/// The result of comparing two words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The same bits.

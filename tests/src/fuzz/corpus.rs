@@ -7,7 +7,7 @@ macro_rules! cubins {
     ($($path:literal),* $(,)?) => { &[ $( include_bytes!(concat!("../../", $path)) ),* ] };
 }
 
-/// What the cases are made from.
+/// The inputs that cases are made from.
 pub(crate) const CUBINS: &[&[u8]] = cubins![
     "kernels/suite.sm_80.cubin",
     "kernels/suite.sm_87.cubin",

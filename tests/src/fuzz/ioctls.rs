@@ -101,7 +101,7 @@ struct Ioctls {
     good: u64,
 }
 
-/// What arguments can name.
+/// The values that arguments can name.
 struct Pool {
     /// Descriptors, each with the magic of the requests that it takes; those of buffers have none.
     fds: Vec<(u8, OwnedFd)>,

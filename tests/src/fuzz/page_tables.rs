@@ -76,7 +76,7 @@ fn start() -> Case {
         let mut bytes = dump.clone();
         let head = *pick(rng, &[64, bytes.len()]);
         damage(rng, &mut bytes, head, 64);
-        let Ok(dump) = PhysicalDump::open(bytes, awkward(rng)) else { return };
+        let Ok(dump) = PhysicalDump::open(bytes) else { return };
         for root in dump.roots().into_iter().take(4) {
             let found = walk(&dump, root);
             print(&AddressMap::of_tables("a dump".to_owned(), ga10b_windows(), found));

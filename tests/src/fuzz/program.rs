@@ -1,4 +1,4 @@
-//! The program that runs targets: what `hcq-fuzz` and `llm-fuzz` share.
+//! The program that runs targets, for `hcq-fuzz` and `llm-fuzz`.
 //!
 //! Runs targets one after the other for some time each, and prints how many inputs they took. A case that
 //! panics or does not end is printed with the command that runs it again; the exit status is then 1.
@@ -16,7 +16,7 @@ use crate::output;
 /// The longest time for a target.
 const WEEK: Duration = Duration::from_secs(604_800);
 
-/// What to run.
+/// The targets to run.
 #[derive(Args, Debug)]
 pub struct Options {
     /// Targets to run; all of them if none is named.

@@ -15,10 +15,10 @@ use rand::rngs::StdRng;
 
 use crate::fuzz::target::Target;
 
-/// How often the progress of the cases is looked at.
+/// Interval at which the progress of the cases is read.
 const WATCH: Duration = Duration::from_millis(100);
 
-/// Which cases to run.
+/// The cases to run.
 #[derive(Clone, Debug)]
 pub struct Cases {
     /// The program that runs them for longer.
@@ -40,7 +40,7 @@ pub struct Outcome {
     pub cases: u64,
     /// The time they took.
     pub elapsed: Duration,
-    /// What else is to be said of them.
+    /// Further remarks about them.
     pub summary: String,
 }
 
@@ -56,7 +56,7 @@ pub struct Failure {
     pub seed: u64,
     /// Number of the case.
     pub case: u64,
-    /// What happened.
+    /// The event.
     pub what: String,
 }
 

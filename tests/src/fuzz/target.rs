@@ -1,15 +1,15 @@
-//! What is fuzzed.
+//! Targets of fuzzing.
 
 use std::time::Duration;
 
 use rand::rngs::StdRng;
 
-/// What is fuzzed, ready for its cases.
+/// A target, ready for its cases.
 pub trait Fuzz {
     /// Makes an input from a generator and hands it to what is fuzzed. Panics where a promise is broken.
     fn case(&mut self, rng: &mut StdRng);
 
-    /// What the cases so far came to; empty where that is nothing but their number.
+    /// The summary of the cases so far; empty where that is nothing but their number.
     fn summary(&self) -> String {
         String::new()
     }
@@ -21,7 +21,7 @@ impl<F: FnMut(&mut StdRng)> Fuzz for F {
     }
 }
 
-/// What prepares the cases of a target gives.
+/// A prepared target.
 pub type Case = Box<dyn Fuzz>;
 
 /// Something that takes inputs from others.
@@ -29,10 +29,10 @@ pub type Case = Box<dyn Fuzz>;
 pub struct Target {
     /// Its name on the command line.
     pub name: &'static str,
-    /// What its inputs are.
+    /// The inputs, in words.
     pub about: &'static str,
     /// Longest time that one case may take on a busy machine.
     pub bound: Duration,
-    /// Prepares what all cases share.
+    /// Prepares the state that all cases share.
     pub start: fn() -> Case,
 }

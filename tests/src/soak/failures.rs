@@ -11,7 +11,7 @@ use hcq::{Args, Device, DeviceOptions, Error, LaunchConfig, Selector};
 use nix::fcntl::OFlag;
 use nvgpu_sys::{Linux, NVMAP_HEAP_IOVMM, Sys, nvmap_query_heap_params};
 
-use crate::harness::{DEADLINE, selector, words};
+use crate::harness::{DEADLINE, selector};
 use crate::kernels::Kernels;
 use crate::soak::injector::{Injector, Manner};
 use crate::soak::plan::{Plan, descriptors};
@@ -31,7 +31,7 @@ const FORGIVEN: [&str; 9] = [
     "ioctl",
 ];
 
-/// What a device is used for.
+/// A use of a device.
 #[derive(Clone, Copy, Debug)]
 struct Work {
     name: &'static str,
@@ -144,7 +144,10 @@ fn work(device: &Device) -> Result<()> {
     copies.wait_for(&filled)?;
     copies.copy(&large, 8 << 20, &host, 0, 4096)?;
     copies.submit()?.wait(DEADLINE)?;
-    ensure!(words(&host, 1024)?.into_iter().eq(5..5 + 1024), "the copy queue copied something else");
+    ensure!(
+        host.read_vec::<u32>(0, 1024)?.into_iter().eq(5..5 + 1024),
+        "the copy queue copied something else"
+    );
     let mut graph = device.graph();
     let args = |add: u32| Args::new().buffer(&small).u32(1024).u32(1).u32(add);
     // SAFETY: 1024 words are read and written.
@@ -154,7 +157,10 @@ fn work(device: &Device) -> Result<()> {
     // SAFETY: as above.
     unsafe { graph.patch_args(node, 0, &args(10))? };
     queue.replay(&graph)?.wait(DEADLINE)?;
-    ensure!(words(&small, 1024)?.into_iter().eq(16..16 + 1024), "the graph computed something else");
+    ensure!(
+        small.read_vec::<u32>(0, 1024)?.into_iter().eq(16..16 + 1024),
+        "the graph computed something else"
+    );
     ensure!(began.ns().is_some() && device.gpu_time()? > 0, "no time was taken");
     drop(small);
     device.alloc(4096)?.write(0, &[1; 4096])?;

@@ -17,7 +17,7 @@ use nvgpu_sys::{
 };
 use zerocopy::FromBytes;
 
-/// How a call fails.
+/// The way in which a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Manner {
     /// Nothing is done: the process has too many descriptors (`open`: `EMFILE`), or no memory is left (`ioctl`,
@@ -48,7 +48,7 @@ impl fmt::Display for Manner {
 pub(crate) struct Failed {
     /// Its name, for people.
     pub name: String,
-    /// What an error that names it contains.
+    /// A part of the message of an error that names it.
     pub named_by: String,
 }
 

@@ -27,7 +27,7 @@ pub const PARTS: usize = 8;
 /// # Errors
 /// The first thing that went wrong: a call, a result, descriptors that are left, or a report.
 pub fn run(plan: &Plan, report: &mut dyn FnMut(&Part) -> Result<()>) -> Result<()> {
-    // What the first device of a process opens once and for all.
+    // The first device of a process opens what the process keeps.
     drop(open()?);
     let parts: [fn(&Plan) -> Result<String>; PARTS] = [
         one_process::launches,

@@ -9,7 +9,7 @@ use hcq::{Args, Buffer, Device, Kernel, LaunchConfig, Queue};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use crate::harness::{DEADLINE, open, words};
+use crate::harness::{DEADLINE, open};
 use crate::kernels::Kernels;
 use crate::soak::plan::Plan;
 
@@ -30,7 +30,7 @@ pub(super) fn launches(plan: &Plan) -> Result<String> {
         want = want.wrapping_mul(3).wrapping_add(k);
         if k % 1000 == 999 || k + 1 == plan.launches {
             point.wait(DEADLINE)?;
-            ensure!(words(&data, 1)? == [want], "after {} launches", k + 1);
+            ensure!(data.read_vec::<u32>(0, 1)? == [want], "after {} launches", k + 1);
         }
     }
     Ok(format!("{} launches", plan.launches))
@@ -57,7 +57,7 @@ pub(super) fn threads(plan: &Plan) -> Result<String> {
     Ok(format!("{rounds} rounds of {} threads", plan.threads))
 }
 
-/// What one thread does until then; the number of its rounds.
+/// Work of one thread until then; returns the number of its rounds.
 pub(super) fn churn(device: &Device, fill: &Kernel, mut rng: StdRng, until: Instant) -> Result<u64> {
     let mut queue = device.queue()?;
     let mut kept: Vec<Buffer> = Vec::new();
@@ -75,7 +75,10 @@ pub(super) fn churn(device: &Device, fill: &Kernel, mut rng: StdRng, until: Inst
             queue = device.queue()?;
         }
         point.wait(DEADLINE)?;
-        ensure!(words(&to, count as usize)?.into_iter().eq(value..value + count), "round {rounds}");
+        ensure!(
+            to.read_vec::<u32>(0, count as usize)?.into_iter().eq(value..value + count),
+            "round {rounds}"
+        );
         kept.push(to);
         if kept.len() > 32 {
             kept.swap_remove(rng.random_range(0..kept.len()));
@@ -109,7 +112,7 @@ pub(super) fn queues(plan: &Plan) -> Result<String> {
         let mut queue = device.queue()?;
         fill_words(&mut queue, &fill, &data, 1, value)?;
         queue.submit()?.wait(DEADLINE)?;
-        ensure!(words(&data, 1)? == [value], "queue {value}");
+        ensure!(data.read_vec::<u32>(0, 1)? == [value], "queue {value}");
     }
     Ok(format!("{} queues", plan.queues))
 }
@@ -169,10 +172,13 @@ fn drop_in(order: &[usize; 6]) -> Result<()> {
     for &which in &order[..5] {
         things[which] = None;
     }
-    // What is left last keeps what it needs: a buffer holds what the graph wrote.
+    // The last object keeps its dependencies: a buffer holds the words that the graph wrote.
     last.wait(DEADLINE)?;
     if let Some(buffer) = things[2].as_ref().and_then(|thing| thing.downcast_ref::<Buffer>()) {
-        ensure!(words(buffer, 1024)?.into_iter().eq(7..7 + 1024), "the buffer holds something else");
+        ensure!(
+            buffer.read_vec::<u32>(0, 1024)?.into_iter().eq(7..7 + 1024),
+            "the buffer holds something else"
+        );
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What a run does, and what is measured of the process.
+//! The plan of a run, and the measurements of the process.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-/// How often, and for how long.
+/// Counts and times of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Launches of one queue, each its own submission.
@@ -29,12 +29,12 @@ pub struct Plan {
     pub seed: u64,
 }
 
-/// What a part did.
+/// The result of a part.
 #[derive(Clone, Debug)]
 pub struct Part {
     /// In words.
     pub what: String,
-    /// How long it took.
+    /// Its time.
     pub elapsed: Duration,
     /// Memory of the process afterwards, in KiB.
     pub resident_kib: u64,

@@ -18,13 +18,13 @@ use nix::unistd::{ForkResult, Pid, fork};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use crate::harness::{DEADLINE, open, words};
+use crate::harness::{DEADLINE, open};
 use crate::kernels::Kernels;
 use crate::output::line;
 use crate::soak::one_process::{churn, fill_words};
 use crate::soak::plan::Plan;
 
-/// What a process says when its work is in flight.
+/// The line of a process whose work is in flight.
 const BUSY: &str = "busy";
 /// Launches in flight when a process is killed.
 const IN_FLIGHT: usize = 16;
@@ -67,7 +67,7 @@ impl Drop for Process {
     }
 }
 
-/// What `hcq-soak` does as a process of a test.
+/// The role of `hcq-soak` as a process of a test.
 #[derive(Clone, Copy, Debug)]
 pub enum Role {
     /// Keeps work in flight until it is killed.
@@ -139,7 +139,7 @@ fn check(device: &Device, fill: &Kernel, value: u32) -> Result<()> {
     fill_words(&mut queue, fill, &from, 1024, value)?;
     queue.copy(&from, 0, &to, 0, 4 << 10)?;
     queue.submit()?.wait(DEADLINE)?;
-    ensure!(words(&to, 1024)?.into_iter().eq(value..value + 1024), "wrong words after {value}");
+    ensure!(to.read_vec::<u32>(0, 1024)?.into_iter().eq(value..value + 1024), "wrong words after {value}");
     Ok(())
 }
 
@@ -231,7 +231,7 @@ pub(super) fn forks(plan: &Plan) -> Result<String> {
         let status = reap(child)?;
         ensure!(matches!(status, WaitStatus::Exited(_, 0)), "the child of fork {round}: {status:?}");
         point.wait(DEADLINE)?;
-        ensure!(words(&data, 1)? == [want], "after {} forks", round + 1);
+        ensure!(data.read_vec::<u32>(0, 1)? == [want], "after {} forks", round + 1);
         check(&device, &fill, round)?;
     }
     Ok(format!("{} forks with work in flight", plan.kills))

@@ -1,9 +1,11 @@
-//! What other crates see of the libraries: each crate's `api.txt` is compared with its code, so that a change
-//! of the API shows in review.
+//! The public items of the libraries: each crate's `api.txt` is compared with its code, so that a change of
+//! the API shows in review.
 //!
 //! ```sh
 //! UPDATE_API=1 cargo test -p ga10b-tests --test api     # writes the lists anew
 //! ```
+//!
+//! A program of its own: it is wanted after changes of interfaces alone, and links nothing of the workspace.
 //!
 //! The lists are read out of the source: public items by the paths that reach them, with their fields,
 //! variants, methods and traits. Items that a macro makes are listed as the tokens it is called with.

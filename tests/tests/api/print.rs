@@ -1,4 +1,4 @@
-//! How items are written in the lists.
+//! The printing of items in the lists.
 
 use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
 use quote::ToTokens;
@@ -6,7 +6,7 @@ use syn::{Attribute, Fields, Item, Signature};
 
 use crate::source::is_public;
 
-/// What attributes say that a user has to know: conditions, derived traits, `non_exhaustive`.
+/// The attributes that a user has to know: conditions, derived traits, `non_exhaustive`.
 pub fn notes(attributes: &[Attribute]) -> String {
     let known = ["cfg", "derive", "from", "non_exhaustive", "deprecated", "repr"];
     let known = |a: &&Attribute| known.iter().any(|name| a.path().is_ident(name));

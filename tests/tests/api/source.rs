@@ -49,7 +49,7 @@ impl Source {
         self.modules.insert(path, items);
     }
 
-    /// What `name` is in a module: a module or a definition, of its own or imported.
+    /// The target of `name` in a module: a module or a definition, of its own or imported.
     fn lookup(&self, module: &[String], name: &str, depth: usize) -> Option<Target> {
         let child = [module, &[name.to_owned()]].concat();
         if self.modules.contains_key(&child) {
@@ -77,7 +77,7 @@ impl Source {
         })
     }
 
-    /// What a path in a module names; `None` for a path into another crate.
+    /// The target of a path in a module; `None` for a path into another crate.
     pub fn resolve(&self, module: &[String], path: &[String], depth: usize) -> Option<Target> {
         let mut at = Target::Module(module.to_vec());
         for (i, name) in path.iter().enumerate() {
@@ -147,7 +147,7 @@ pub fn paths(tokens: &TokenStream) -> impl Iterator<Item = Names> + use<> {
     found.into_iter()
 }
 
-/// What a user sees of an item's types: public fields, variants, signatures.
+/// The types of an item that a user sees: public fields, variants, signatures.
 pub fn types(item: &Item) -> TokenStream {
     let public = |fields: &Fields| {
         let public = fields.iter().filter(|field| is_public(&field.vis));

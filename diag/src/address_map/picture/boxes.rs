@@ -2,14 +2,14 @@
 
 use crate::address_map::picture::rows::{LANES, Row};
 
-/// A mapping, or what is in a row that several became, as a box over rows.
+/// A mapping, or the content of a row that several became, as a box over rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Placed {
     /// The mapping; `None` for a row that several became.
     pub(super) mapping: Option<usize>,
     /// The first and the last row.
     pub(super) rows: (usize, usize),
-    /// Which lane of how many.
+    /// Index of its lane.
     pub(super) lane: usize,
     pub(super) lanes: usize,
     /// Mappings beyond the lanes, of the row that has most.

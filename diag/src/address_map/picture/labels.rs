@@ -54,7 +54,7 @@ pub(super) fn wrap(text: &str, most: usize, lines: usize) -> Vec<String> {
     wrapped
 }
 
-/// A tooltip: whole, unless somebody wrote a book into it.
+/// A tooltip: whole, unless it is as long as a book.
 pub(super) fn tooltip(text: &str) -> String {
     let mut short: String = text.chars().take(TOOLTIP).collect();
     if short.len() < text.len() {

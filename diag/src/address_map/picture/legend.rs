@@ -1,4 +1,4 @@
-//! What colours and patterns mean: colours are permissions, patterns memory kinds.
+//! Legend of colours and patterns: colours are permissions, patterns memory kinds.
 
 use crate::address_map::picture::boxes::Placed;
 use crate::address_map::picture::rows::Row;
@@ -9,7 +9,7 @@ use crate::address_map::{AddressMap, Mapping, READ_AND_WRITE, READ_ONLY, Severit
 const PITCH: u8 = 0;
 const GENERIC: [u8; 3] = [6, 8, 9];
 
-/// What the GPU may do with a mapping.
+/// Permissions of the GPU on a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Permission {
     ReadWrite,
@@ -38,7 +38,7 @@ impl Permission {
     }
 }
 
-/// How memory is laid out.
+/// Layout of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Pitch,
@@ -74,14 +74,14 @@ pub(super) struct Swatch {
     pub(super) text: &'static str,
 }
 
-/// Which marks are in a picture.
+/// Kinds of marks in a picture.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Marked {
     pub(super) faults: bool,
     pub(super) program_counters: bool,
 }
 
-/// The entries for what is in the picture.
+/// The entries for the kinds in the picture.
 pub(super) fn swatches(map: &AddressMap, rows: &[Row], placed: &[Placed], marked: Marked) -> Vec<Swatch> {
     let drawn = || placed.iter().filter_map(|p| map.mappings.get(p.mapping?));
     let has = |permission| drawn().any(|m| Permission::of(m) == permission);

@@ -26,7 +26,7 @@ use crate::size::size;
 const WIDTH: f64 = 1000.0;
 /// Space around.
 const MARGIN: f64 = 16.0;
-/// Where the axis stands, and the left and the right edge of the boxes.
+/// Position of the axis, and of the left and the right edge of the boxes.
 const AXIS: f64 = 158.0;
 const LEFT: f64 = 170.0;
 const RIGHT: f64 = 620.0;
@@ -45,9 +45,9 @@ const MAX_BRACKETS: usize = 8;
 pub struct Mark {
     /// The address.
     pub address: u64,
-    /// What it is, beside the address.
+    /// Text beside the address.
     pub text: String,
-    /// Whether it is a program counter; else it is what a fault is about.
+    /// Whether it is a program counter; else it is the address of a fault.
     pub is_pc: bool,
 }
 
@@ -100,7 +100,7 @@ impl<'a> Picture<'a> {
         picture.wrapped(height)
     }
 
-    /// The document around what was drawn.
+    /// The document around the drawing.
     fn wrapped(self, height: f64) -> String {
         let source = Text(&tooltip(&self.map.source)).to_string();
         let style = include_str!("style.css");
@@ -118,7 +118,7 @@ impl<'a> Picture<'a> {
         )
     }
 
-    /// A text that begins (or, at `end`, ends) at `x`, cut to the room given in pixels.
+    /// A text that begins (or, at `end`, ends) at `x`, cut to the width given in pixels.
     fn text(&mut self, class: &str, font: f64, (x, y): (f64, f64), pixels: f64, text: &str) {
         let text = fit(text, room(pixels, font));
         let _ = writeln!(
@@ -159,7 +159,7 @@ impl<'a> Picture<'a> {
         self.text("vm-aside", FONT, (MARGIN, 48.0), WIDTH - 2.0 * MARGIN, &words);
     }
 
-    /// What is in the rows beside mappings: gaps, windows, reservations.
+    /// Draws the rows beside mappings: gaps, windows, reservations.
     fn ranges(&mut self, scale: &Scale<'_>) {
         for (index, row) in self.rows.iter().enumerate() {
             let (top, bottom) = scale.row(index);
@@ -209,7 +209,7 @@ impl<'a> Picture<'a> {
         let (first, last) = (&self.rows[placed.rows.0], &self.rows[placed.rows.1]);
         let (top, bottom) = (scale.row(placed.rows.0).0, scale.row(placed.rows.1).1);
         let is_in_window = self.rows[placed.rows.0..=placed.rows.1].iter().any(|row| row.window);
-        // A window stays visible beside what is mapped in it.
+        // A window stays visible beside the mappings in it.
         let left = if is_in_window { LEFT + 14.0 } else { LEFT };
         let width = (RIGHT - left) / placed.lanes as f64;
         let left = left + width * placed.lane as f64;
@@ -249,7 +249,7 @@ impl<'a> Picture<'a> {
         self.inside(edges, name, &size(mapping.size_bytes), &attributes, hidden);
     }
 
-    /// The text in a box: a name, at the right a size, and below it attributes if there is room.
+    /// The text in a box: a name, at the right a size, and below it attributes if they fit.
     fn inside(
         &mut self,
         (left, right, top, bottom): (f64, f64, f64, f64),
@@ -378,7 +378,7 @@ impl<'a> Picture<'a> {
         }
     }
 
-    /// What colours, patterns and lines mean, from `top` on; where the picture ends.
+    /// Draws the legend of colours, patterns and lines from `top` on; returns where the picture ends.
     fn legend(&mut self, placed: &[Placed], top: f64) -> f64 {
         /// Width of an entry.
         const ENTRY: f64 = 320.0;

@@ -1,5 +1,5 @@
-//! Divides an address space into the rows of a picture: one for each range in which the same is mapped. Of
-//! thousands, those that matter stay, and what lies between them becomes one row.
+//! Divides an address space into the rows of a picture: one for each range with the same mappings. Of
+//! thousands, those that matter stay, and the ranges between them become one row.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ const AROUND: usize = 2;
 /// Rows kept for marks, and for windows.
 const FOR_MARKS: usize = 20;
 const FOR_WINDOWS: usize = 8;
-/// Of too many rows, gaps and mappings shorter than these parts of what is mapped are never kept for their
+/// Of too many rows, gaps and mappings shorter than these parts of the mapped bytes are never kept for their
 /// length: they would stand for any other of their size.
 const LONG_GAP: u64 = 64;
 const LONG_MAPPING: u64 = 1024;
@@ -30,7 +30,7 @@ pub(super) struct Row {
     pub(super) end: u64,
     /// The first mappings that hold all of it, by their index; none where several rows became one.
     pub(super) active: Vec<usize>,
-    /// How many mappings are in it.
+    /// Number of mappings in it.
     pub(super) mappings: usize,
     /// Bytes of it that are mapped.
     pub(super) mapped: u64,

@@ -44,7 +44,7 @@ impl<'a> Scale<'a> {
         (self.edges[index], self.edges[index + 1])
     }
 
-    /// Whether a row is shorter than its length asks for.
+    /// Whether a row is shorter than its length requires.
     pub(super) fn is_broken(&self, index: usize) -> bool {
         self.broken[index]
     }

@@ -1,5 +1,5 @@
-//! What stands beside the boxes: brackets of regions, windows and reservations, and the labels of these and
-//! of marks, moved apart where they would overlap.
+//! Labels beside the boxes: brackets of regions, windows and reservations, and the labels of these and of
+//! marks, moved apart where they would overlap.
 
 /// Brackets that stand side by side.
 const TRACKS: usize = 4;
@@ -10,7 +10,7 @@ pub(super) const LABEL_LINE: f64 = 14.0;
 /// Space between two labels.
 const BETWEEN: f64 = 5.0;
 
-/// A label, with what it stands for.
+/// A label, with its range.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Label {
     /// The class of its text and of its lines.
@@ -19,7 +19,7 @@ pub(super) struct Label {
     pub(super) lines: Vec<String>,
     /// The whole text.
     pub(super) tooltip: String,
-    /// Where on the page it points to: one place for a mark, two for a bracket.
+    /// Place on the page that it points to: one for a mark, two for a bracket.
     pub(super) from: f64,
     pub(super) to: f64,
     /// The track of its bracket; none for a mark.
@@ -54,7 +54,7 @@ pub(super) fn place(labels: &mut [Label], top: f64) -> f64 {
         ends[free] = ends[free].max(label.to);
         label.track = Some(free);
     }
-    // A label stands in the middle of what it is of, unless that is higher than a page.
+    // A label stands in the middle of its range, unless that is higher than a page.
     let middle = |l: &Label| (l.from + (l.to - l.from).min(60.0) / 2.0) - l.height() / 2.0;
     labels.sort_by(|a, b| middle(a).total_cmp(&middle(b)));
     let mut y = top;

@@ -28,7 +28,7 @@ const SWITCH_LIMIT_MS: u32 = 10_000;
 const GP_GET: usize = 0x88;
 const GP_PUT: usize = 0x8c;
 
-/// What is chosen of a channel: in the order in which it is tried, what ran on an Orin first.
+/// Variable settings of a channel, in the order in which they are tried: first the one that ran on an Orin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// The subcontext.
@@ -64,7 +64,7 @@ pub struct Channel {
     userd: Mapping,
     notifier: Option<Mapping>,
     commands: GpuMemory,
-    /// What the doorbell is rung with.
+    /// Token for the doorbell.
     pub token: u32,
     /// The number of its subcontext.
     pub veid: u32,
@@ -82,7 +82,7 @@ impl Channel {
 
     /// Opens a channel and binds it, up to its token.
     ///
-    /// The synchronous subcontext is there without being asked for; another one is refused before
+    /// The synchronous subcontext is there without a request; another one is refused before
     /// `CREATE_SUBCONTEXT` (source: common/fifo/tsg.c and os/linux/ioctl_tsg.c, r36.4.3).
     pub fn bind(nodes: &Nodes, space: &mut Space, choice: Choice) -> anyhow::Result<Self> {
         let tsg = Self::group(nodes)?;
@@ -131,8 +131,8 @@ impl Channel {
         Ok(Self { fd, _tsg: tsg, ring, userd, notifier: None, commands, token, veid, put: 0, filled: 0 })
     }
 
-    /// Gives it its objects: compute, preemption mode, copy. Returns how long the first took. A kernel is waited for unless something else is asked for: the driver's default (source:
-    /// common/gr/obj_ctx.c, r36.4.3).
+    /// Gives it its objects: compute, preemption mode, copy. Returns how long the first took. The default is
+    /// to wait for a kernel: the driver's own (source: common/gr/obj_ctx.c, r36.4.3).
     pub fn objects(&self, (compute, copy): (u32, u32), preemption: Preemption) -> anyhow::Result<Duration> {
         let began = Instant::now();
         let object =
@@ -194,7 +194,7 @@ impl Channel {
         Ok(())
     }
 
-    /// How many entries the host has fetched.
+    /// Returns the number of entries that the host has fetched.
     pub fn fetched(&self) -> u32 {
         self.userd.u32(GP_GET).load(Ordering::Acquire)
     }
@@ -204,7 +204,7 @@ impl Channel {
         self.token & 0xfff
     }
 
-    /// Whether the driver says that the group was stopped (`GET_TIMEDOUT`).
+    /// Whether the driver reports that the group was stopped (`GET_TIMEDOUT`).
     pub fn is_stopped(&self) -> anyhow::Result<bool> {
         let mut args = nvgpu_get_param_args::default();
         self.fd.ask(&mut args)?;

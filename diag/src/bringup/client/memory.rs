@@ -75,7 +75,7 @@ impl Drop for Mapping {
     }
 }
 
-/// Memory of `len` bytes with nvmap's cache attribute; `handle` tells the number that nvmap gave it.
+/// Memory of `len` bytes with nvmap's cache attribute; `handle` is nvmap's number for it.
 pub fn allocate(nodes: &Nodes, len: u64, cache: u32) -> anyhow::Result<(Fd, u32)> {
     /// Tag in the upper half of the flags; the kernel complains about 0.
     const TAG: u32 = 0x0900 << 16;
@@ -112,7 +112,7 @@ pub struct Space {
 }
 
 impl Space {
-    /// Makes it; an address that is not the one asked for is an error.
+    /// Makes it; an address that is not the requested one is an error.
     pub fn new(nodes: &Nodes) -> anyhow::Result<Self> {
         let mut args = nvgpu_alloc_as_args {
             flags: NVGPU_GPU_IOCTL_ALLOC_AS_FLAGS_UNIFIED_VA,
@@ -164,7 +164,7 @@ impl Space {
     }
 }
 
-/// Memory that both sides see. The GPU's mapping goes with the address space.
+/// Memory that both sides see. The GPU's mapping ends with the address space.
 #[derive(Debug)]
 pub struct GpuMemory {
     pub cpu: Mapping,

@@ -1,4 +1,4 @@
-//! Descriptors, and the nodes that everything begins with.
+//! Descriptors, and the nodes that every client opens.
 
 use std::ffi::CStr;
 use std::mem::ManuallyDrop;
@@ -29,11 +29,11 @@ pub struct Unopened {
     pub errno: Errno,
 }
 
-/// What that means.
+/// Cause where `power` is the only node.
 const ALONE: &str = ", and /dev/nvgpu/igpu0/power is there: the driver is loaded, and the GPU's firmware did not \
                      start";
 
-/// Whether a node is there, also for those who may not open it.
+/// Whether a node is there, also for users without the right to open it.
 fn is_there(sys: &Arc<dyn Sys>, path: &CStr) -> bool {
     match sys.open(path, OFlag::O_RDONLY | OFlag::O_CLOEXEC) {
         Ok(fd) => sys.close(fd).is_ok(),
@@ -41,7 +41,7 @@ fn is_there(sys: &Arc<dyn Sys>, path: &CStr) -> bool {
     }
 }
 
-/// An open descriptor, closed through what it was opened through.
+/// An open descriptor, closed through the interface that opened it.
 #[derive(Debug)]
 pub struct Fd {
     fd: ManuallyDrop<OwnedFd>,
@@ -70,7 +70,7 @@ impl Fd {
         self.fd.as_raw_fd()
     }
 
-    /// What serves it.
+    /// Returns the system calls that serve it.
     pub fn sys(&self) -> &Arc<dyn Sys> {
         &self.sys
     }

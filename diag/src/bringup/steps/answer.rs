@@ -1,11 +1,11 @@
-//! What a driver answered.
+//! Errnos of a driver's answers.
 
 use nix::errno::Errno;
 
-/// What the driver answered, where it refused a request or a mapping.
+/// Returns the driver's errno, where it refused a request or a mapping.
 pub fn refused(error: &anyhow::Error) -> Option<Errno> {
     error.chain().find_map(|cause| match cause.downcast_ref::<hcq::Error>() {
-        Some(hcq::Error::Ioctl { errno, .. }) => Some(Errno::from_raw(errno.raw())),
+        Some(hcq::Error::Driver(hcq::DriverError::Ioctl { errno, .. })) => Some(Errno::from_raw(errno.raw())),
         _ => cause.downcast_ref().copied(),
     })
 }

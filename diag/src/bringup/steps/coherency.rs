@@ -9,7 +9,7 @@ use nix::errno::Errno;
 
 use super::answer::refused;
 use super::kernel::LIMIT;
-use crate::bringup::kernels::{Kernels, words};
+use crate::bringup::kernels::Kernels;
 use crate::bringup::outcome::Notes;
 use crate::bringup::rig::Rig;
 
@@ -17,9 +17,9 @@ use crate::bringup::rig::Rig;
 const SPREAD: u32 = 0x9e37_79b1;
 /// Bytes of a line.
 pub(super) const LINE: u64 = 128;
-/// How often the kernel polls for a round before it gives up: some seconds on a GPU.
+/// Number of polls of the kernel for a round before it gives up: some seconds on a GPU.
 pub(super) const POLLS: u32 = 20_000_000;
-/// How long the CPU waits for a round.
+/// Time that the CPU waits for a round.
 const ROUND: Duration = Duration::from_secs(10);
 
 pub fn coherency(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<()> {
@@ -67,7 +67,7 @@ fn exchange(device: &Device, rounds: u32) -> anyhow::Result<()> {
     let ended = end.wait(LIMIT);
     outcome?;
     ended?;
-    let found = words(&out, 2)?;
+    let found = out.read_vec::<u32>(0, 2)?;
     ensure!(found[0] == rounds, "the GPU saw {} of {rounds} rounds", found[0]);
     ensure!(found[1] == 0, "the GPU read {} stale words in {rounds} rounds", found[1]);
     Ok(())
@@ -76,15 +76,15 @@ fn exchange(device: &Device, rounds: u32) -> anyhow::Result<()> {
 /// Writes a line, and waits for the line that the kernel answers with.
 pub(super) fn take_turn(lines: &Buffer, round: u32) -> anyhow::Result<()> {
     let data = |word: u32| round.wrapping_add(word).wrapping_mul(SPREAD);
-    let bytes: Vec<u8> = (1..32).flat_map(|word| data(word).to_le_bytes()).collect();
-    lines.write(4, &bytes)?;
+    let words: [u32; 31] = std::array::from_fn(|i| data(i as u32 + 1));
+    lines.write_slice(4, &words)?;
     hcq::sys::store_barrier();
-    lines.write(0, &round.to_le_bytes())?;
-    let mut flag = [0; 4];
+    lines.write_slice(0, &[round])?;
+    let mut flag = [0];
     let began = Instant::now();
     loop {
-        lines.read(LINE, &mut flag)?;
-        if u32::from_le_bytes(flag) == round {
+        lines.read_slice(LINE, &mut flag)?;
+        if flag == [round] {
             break;
         }
         if began.elapsed() > ROUND {
@@ -93,10 +93,7 @@ pub(super) fn take_turn(lines: &Buffer, round: u32) -> anyhow::Result<()> {
         std::hint::spin_loop();
     }
     fence(Ordering::SeqCst);
-    let mut answer = [0; 124];
-    lines.read(LINE + 4, &mut answer)?;
-    for (word, bytes) in (1..32).zip(answer.as_chunks::<4>().0) {
-        let found = u32::from_le_bytes(*bytes);
+    for (word, found) in (1..32).zip(lines.read_vec::<u32>(LINE + 4, 31)?) {
         let wanted = !data(word);
         ensure!(
             found == wanted,
@@ -113,14 +110,13 @@ fn between_launches(device: &Device, rounds: u32) -> anyhow::Result<()> {
     let data = device.alloc(u64::from(count) * 4)?;
     let mut queue = device.queue()?;
     for round in 0..rounds {
-        let bytes: Vec<u8> =
-            (0..count).flat_map(|i| (i ^ round.wrapping_mul(SPREAD)).to_le_bytes()).collect();
-        data.write(0, &bytes)?;
+        let words: Vec<u32> = (0..count).map(|i| i ^ round.wrapping_mul(SPREAD)).collect();
+        data.write_slice(0, &words)?;
         let args = Args::new().buffer(&data).u32(5).u32(round);
         // SAFETY: the kernel changes a word per thread, for which `data` has room.
         unsafe { queue.launch(&kernel, LaunchConfig::new(count / 256, 256), &args)? };
         queue.submit()?.wait(LIMIT)?;
-        for (i, found) in (0..count).zip(words(&data, count as usize)?) {
+        for (i, found) in (0..count).zip(data.read_vec::<u32>(0, count as usize)?) {
             let wanted = (i ^ round.wrapping_mul(SPREAD)).wrapping_mul(5).wrapping_add(round);
             ensure!(found == wanted, "round {round}: word {i} is {found:#x} instead of {wanted:#x}");
         }
@@ -141,7 +137,7 @@ pub fn atomics(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<()> {
         unsafe { queue.launch(&kernel, LaunchConfig::new(blocks, threads), &Args::new().buffer(&counters))? };
     }
     queue.submit()?.wait(LIMIT)?;
-    let (total, found) = (blocks * threads * launches, words(&counters, 33)?);
+    let (total, found) = (blocks * threads * launches, counters.read_vec::<u32>(0, 33)?);
     ensure!(found[0] == total, "{} of {total} increments that return the old value", found[0]);
     for (index, count) in found[1..].iter().enumerate() {
         ensure!(*count == total / 32, "counter {index}: {count} of {} increments", total / 32);

@@ -1,4 +1,4 @@
-//! Steps 1 to 3: what the machine, its driver and its GPU are.
+//! Steps 1 to 3: the machine, its driver and its GPU.
 
 use std::os::fd::AsFd;
 
@@ -16,11 +16,11 @@ use crate::device::Class;
 use crate::doctor::{self, Status, Surroundings, examine, is_software};
 use crate::size::size;
 
-/// What nvgpu writes of its characteristics in the releases that were read.
+/// Bytes of characteristics that nvgpu writes in the releases that were read.
 const CHARACTERISTICS_BYTES: u64 = 328;
-/// Where the lengths of structs come from.
+/// Source of the lengths of structs.
 const HEADER: &str = "include/uapi/linux/nvgpu-ctrl.h, r36.2 to r36.4.3";
-/// Where the classes come from.
+/// Source of the classes.
 const CHIP: &str = "an AGX Orin: agx-orin-dev-kit, test_gpu_submit.log; include/nvgpu/class.h, r36.4.3";
 /// Chips of other modules, as their drivers call them.
 const OTHERS: [(&str, &str); 5] = [
@@ -42,7 +42,7 @@ pub fn machine(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<()> {
     } else {
         let diagnosis = examine(rig.machine);
         if rig.platform == Platform::Nvgpu && diagnosis.platform != doctor::Platform::Jetson {
-            // Another driver's checks say nothing of the nodes that are missing.
+            // Another driver's checks do not report the nodes that are missing.
             Nodes::open(&rig.sys)?;
         }
         for check in &diagnosis.checks {
@@ -157,7 +157,7 @@ pub fn extent(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<()> {
     if rig.platform == Platform::Desktop {
         let device = rig.device()?;
         notes.fact("SMs", device.info().sm_count);
-        notes.fact("memory", device.info().memory);
+        notes.fact("memory", size(device.info().memory));
         return Ok(());
     }
     let nodes = Nodes::open(&rig.sys)?;

@@ -1,4 +1,4 @@
-//! Step 19: what the driver and the library report of things that go wrong.
+//! Step 19: reports of faults by the driver and the library.
 
 use std::fmt::Write;
 use std::os::fd::AsFd;
@@ -12,19 +12,18 @@ use nvgpu_sys::{IoctlError, NVGPU_CHANNEL_FIFO_ERROR_MMU_ERR_FLT};
 use super::kernel::{LIMIT, fill};
 use super::submission::{Client, WITHOUT};
 use crate::bringup::client::{Channel, Nodes, release, unless_lacking};
-use crate::bringup::kernels::arch;
 use crate::bringup::outcome::Notes;
 use crate::bringup::rig::{Platform, Rig};
-use crate::provoke::{Kind, cubin};
+use crate::provoke::{IMAGES, Kind};
 
-/// How long the driver may take to report a fault.
+/// Time limit of the driver's report of a fault.
 const REPORT: Duration = Duration::from_secs(10);
-/// How long the driver may take from the notifier to the end of its recovery, and to its log's lines: each
-/// line of a serial console takes milliseconds.
+/// Time limit from the notifier to the end of the driver's recovery, and to its log's lines: each line of a
+/// serial console takes milliseconds.
 const RECOVERY: Duration = Duration::from_secs(1);
 /// An address that nothing is mapped at, in the part for buffers.
 const UNMAPPED: u64 = 0xfc_0000_0000;
-/// How far inside the window its load is.
+/// Offset of its load in the window.
 const INSIDE: u64 = 2 << 20;
 
 pub fn faults(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<()> {
@@ -146,8 +145,7 @@ fn provoke(rig: &Rig<'_>, kind: Kind) -> anyhow::Result<Box<FaultReport>> {
 }
 
 fn launch(device: &Device, kind: Kind) -> Result<(), Error> {
-    let arch = arch(device).map_err(|_| Error::UnsupportedSm { sm: device.info().sm_number() })?;
-    let kernel = device.load(cubin(arch))?.kernel(kind.kernel())?;
+    let kernel = device.load(IMAGES)?.kernel(kind.kernel())?;
     let (buffer, out) = (device.alloc(4096)?, device.alloc(4096)?);
     let args = match kind {
         Kind::Misaligned => Args::new().u64(buffer.va().raw() + 4).buffer(&out),
@@ -162,19 +160,19 @@ fn launch(device: &Device, kind: Kind) -> Result<(), Error> {
     queue.submit()?.wait(LIMIT)
 }
 
-/// Whether a fault is reported as what it is, where no report of another unit can come first.
+/// Whether a fault is reported as its own kind, where no report of another unit can come first.
 fn check(kind: Kind, report: &FaultReport) -> anyhow::Result<()> {
     match kind {
         Kind::Unmapped => {}
         Kind::Misaligned => ensure!(report.kind == FaultKind::MisalignedAddress, "not a misaligned address"),
         Kind::Window => ensure!(report.kind == FaultKind::InvalidAddressSpace, "not a window"),
-        // How ga10b reports it is not known yet: any SM's record will do.
+        // ga10b's report of it is not known yet: any SM's record will do.
         _ => ensure!(!report.raw.sms.is_empty(), "no SM has a record"),
     }
     Ok(())
 }
 
-/// Writes down what is known of a fault.
+/// Adds the facts about a fault.
 fn describe(kind: Kind, report: &FaultReport, rig: &Rig<'_>, notes: &mut Notes) {
     notes.fact(kind.name(), summary(report));
     // A desktop GPU has no such notifiers, and no second unit that reports first.
@@ -195,7 +193,7 @@ fn describe(kind: Kind, report: &FaultReport, rig: &Rig<'_>, notes: &mut Notes) 
     }
 }
 
-/// What is known of a fault, with the raw registers.
+/// Returns a summary of a fault, with the raw registers.
 fn summary(report: &FaultReport) -> String {
     let mut text = format!("notifier {}", report.raw.notifier);
     if let Some(address) = report.address {

@@ -5,15 +5,15 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use hcq::{Args, Device, LaunchConfig, Release};
 
-use crate::bringup::kernels::{Kernels, words};
+use crate::bringup::kernels::Kernels;
 use crate::bringup::outcome::Notes;
 use crate::bringup::rig::Rig;
 use crate::size::size;
 
-/// How long the GPU may take for anything here.
+/// Time limit of all GPU work here.
 pub(super) const LIMIT: Duration = Duration::from_secs(30);
 
-/// How long the chain may take, which needs a millisecond on a GPU.
+/// Time limit of the chain, which needs a millisecond on a GPU.
 const CHAIN: Duration = Duration::from_secs(5);
 
 /// Stores `value + 0 .. count` by one launch, and checks it.
@@ -26,7 +26,7 @@ pub(super) fn fill(device: &Device, (blocks, threads): (u32, u32), value: u32) -
     // SAFETY: the kernel writes a word per thread, for which `out` has room.
     unsafe { queue.launch(&kernel, LaunchConfig::new(blocks, threads), &args)? };
     queue.submit()?.wait(LIMIT)?;
-    let found = words(&out, count as usize)?;
+    let found = out.read_vec::<u32>(0, count as usize)?;
     for (word, wanted) in found.into_iter().zip(value..) {
         ensure!(word == wanted, "thread {} stored {word:#x} instead of {wanted:#x}", wanted - value);
     }
@@ -86,7 +86,7 @@ pub fn stack(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<()> {
         // SAFETY: the kernel writes a word per thread, for which `out` has room.
         unsafe { queue.launch(&kernel, LaunchConfig::new(blocks, threads), &args)? };
         queue.submit()?.wait(LIMIT)?;
-        let found = words(&out, count as usize)?;
+        let found = out.read_vec::<u32>(0, count as usize)?;
         let wrong = found.iter().filter(|word| **word != 1).count();
         if let Some(thread) = found.iter().position(|word| *word != 1) {
             let words = found[thread].wrapping_sub(1);
@@ -135,7 +135,7 @@ pub fn chains(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<()> {
     if let Some(last) = last {
         last.wait(LIMIT).context("more submissions than the ring has entries")?;
     }
-    for (thread, word) in words(&data, threads as usize)?.into_iter().enumerate() {
+    for (thread, word) in data.read_vec::<u32>(0, threads as usize)?.into_iter().enumerate() {
         ensure!(
             word == expected,
             "thread {thread}: {word:#x} instead of {expected:#x}: a launch was lost or reordered"

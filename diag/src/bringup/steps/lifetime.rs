@@ -7,15 +7,15 @@ use anyhow::{Context, ensure};
 use hcq::{Args, LaunchConfig};
 
 use super::kernel::{LIMIT, fill};
-use crate::bringup::kernels::{Kernels, words};
+use crate::bringup::kernels::Kernels;
 use crate::bringup::outcome::Notes;
 use crate::bringup::rig::{Platform, Rig};
 
 /// Longer than the driver waits before it powers an idle GPU down: 500 ms.
 const IDLE: Duration = Duration::from_secs(2);
-/// How long the kernel runs that the others are beside.
+/// Duration of the kernel that the others run beside.
 const KERNEL: Duration = Duration::from_millis(500);
-/// How often it reads the time at most, should that stand still: some seconds on a GPU.
+/// Limit on its reads of the time, should that stand still: some seconds on a GPU.
 const READS: u32 = 100_000_000;
 
 pub fn idle(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<()> {
@@ -31,7 +31,7 @@ pub fn idle(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<()> {
             unsafe { queue.launch(&kernel, LaunchConfig::new(1, 32), &args)? };
             queue.submit()?.wait(LIMIT)?;
             let took = began.elapsed();
-            ensure!(words(&out, 1)? == [value], "the launch stored something else");
+            ensure!(out.read_vec::<u32>(0, 1)? == [value], "the launch stored something else");
             Ok(took)
         };
         launch(1).context("before the idle time")?;
@@ -69,7 +69,7 @@ pub fn beside_a_kernel(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<()> {
     let dropped = dropping.elapsed();
     end.wait(LIMIT).context("the kernel was disturbed")?;
     let ran = began.elapsed();
-    ensure!(words(&out, 1)? == [1], "the kernel did not run to its end");
+    ensure!(out.read_vec::<u32>(0, 1)? == [1], "the kernel did not run to its end");
     fill(&device, (1, 32), 5).context("afterwards")?;
 
     let ms = |time: Duration| format!("{:.1} ms", time.as_secs_f64() * 1e3);

@@ -28,12 +28,12 @@ use crate::bringup::rig::{Platform, Rig};
 /// Most lines of the kernel log that a result holds.
 const LOG_LINES: usize = 64;
 
-/// What a driver of another release is asked for.
+/// Remedy where the driver is of another release.
 const OTHER_RELEASE: &str = "nvgpu or nvmap of another release, without this request: L4T r36.2 to r36.4.3 (JetPack 6) \
                              have it, r35 and older (JetPack 5) lack some that work needs; `nvdiag doctor` \
                              names the release";
 
-/// What stands for the work of each step, by its number.
+/// Work of a step.
 type Work = fn(&Rig<'_>, &mut Notes) -> anyhow::Result<()>;
 
 /// The work of the steps, in order.
@@ -123,8 +123,8 @@ pub fn pointless(step: &Step, done: &[StepResult]) -> Option<StepResult> {
     Some(StepResult::skipped(step.number, step.title, format!("{RESTS_ON} {number}, which did not pass")))
 }
 
-/// What to try after `error`: what the step says, unless it was not even reached because a node is missing or
-/// is not ours.
+/// Returns the remedy after `error`: the step's own, unless it was not even reached because a node is missing
+/// or is not ours.
 fn remedy(step: &Step, platform: Platform, error: &anyhow::Error) -> String {
     match (platform, unopened(error)) {
         (Platform::Desktop, Some(Errno::EACCES | Errno::EPERM)) => {
@@ -164,7 +164,7 @@ fn remedy(step: &Step, platform: Platform, error: &anyhow::Error) -> String {
 /// Why a node of nvgpu could not be opened, if that is what failed.
 fn unopened(error: &anyhow::Error) -> Option<Errno> {
     error.chain().find_map(|cause| match cause.downcast_ref::<hcq::Error>() {
-        Some(hcq::Error::Open { errno, .. }) => Some(Errno::from_raw(errno.raw())),
+        Some(hcq::Error::Open(hcq::OpenError::Node { errno, .. })) => Some(Errno::from_raw(errno.raw())),
         _ => Some(cause.downcast_ref::<Unopened>()?.errno),
     })
 }
@@ -174,7 +174,7 @@ fn has_only_power(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| cause.downcast_ref::<Unopened>().is_some_and(|unopened| unopened.only_power))
 }
 
-/// What the library says to try.
+/// Returns the library's hint.
 fn hint(error: &anyhow::Error) -> Option<&'static str> {
     error.chain().find_map(|cause| cause.downcast_ref::<hcq::Error>()?.hint())
 }

@@ -50,7 +50,7 @@ pub fn soak(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<()> {
         let decoded = repeat_until(&round, &is_done);
         stop.store(true, Ordering::Relaxed);
         let visited = guest.join().map_err(|_| anyhow!("the other client panicked"))?;
-        // What happened to the other client first is often the cause.
+        // The other client's failure comes first: it is often the cause.
         visited.context("the other client")?;
         decoded
     })?;
@@ -77,7 +77,7 @@ pub fn soak(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How many other clients there are at least, however long they take.
+/// Least number of other clients, however long they take.
 const VISITS: u32 = 24;
 
 /// Does the same again and again; how often, and the longest time.

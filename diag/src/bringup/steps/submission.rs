@@ -19,11 +19,11 @@ use crate::bringup::outcome::Notes;
 use crate::bringup::rig::Rig;
 use std::os::fd::AsFd;
 
-/// How long a semaphore may take, which needs a millisecond.
+/// Time limit of a semaphore, which needs a millisecond.
 const LIMIT: Duration = Duration::from_secs(3);
-/// How long `GP_GET` is polled for after the value is there; the driver has it written back every 100 us.
+/// Time for which `GP_GET` is polled after the value is there; the driver has it written back every 100 us.
 const WRITE_BACK: Duration = Duration::from_millis(100);
-/// How far the time of a release may be from the driver's, in ns.
+/// Largest difference of a release's time from the driver's, in ns.
 const TIME_NEAR: u64 = 1_000_000_000;
 /// Channels that ga10b has.
 const CHANNELS: u32 = 512;
@@ -101,10 +101,10 @@ impl Client {
     }
 }
 
-/// Where it is said what is done without a request.
+/// Page that lists the replacements of missing requests.
 pub(super) const WITHOUT: &str = "docs/orin.md, Settings: what hcq does without";
 
-/// Writes down, once, that the driver lacks a request that work can do without, and what is otherwise then.
+/// Adds, once, that the driver lacks a request that work can do without, and the difference that this makes.
 fn spare<T>(notes: &mut Notes, answer: anyhow::Result<T>, otherwise: &str) -> anyhow::Result<Option<T>> {
     if let Err(error) = &answer
         && let Some(name) = lacking(error)
@@ -120,7 +120,7 @@ fn milliseconds(time: Duration) -> String {
     format!("{:.3} ms", time.as_secs_f64() * 1e3)
 }
 
-/// Where an expectation of a subcontext comes from.
+/// Returns the source of an expectation of a subcontext.
 fn seen(subcontext: Subcontext) -> &'static str {
     match subcontext {
         Subcontext::Async => "ran on an AGX Orin: agx-orin-dev-kit, test_gpu_submit.log; tinygrad",
@@ -135,7 +135,7 @@ fn subcontext(subcontext: Subcontext) -> &'static str {
     }
 }
 
-/// Calls `work` for both subcontexts, and writes down what came of it: one of them has to do.
+/// Calls `work` for both subcontexts, and adds the results: one of them has to work.
 fn with_either(
     notes: &mut Notes,
     mut work: impl FnMut(Subcontext, &mut Notes) -> anyhow::Result<String>,
@@ -191,7 +191,7 @@ pub fn context(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<()> {
     })?;
     let modes = nvgpu_sys::characteristics(&*rig.sys, Nodes::open(&rig.sys)?.ctrl.as_fd())?;
     let offered = modes.compute_preemption_mode_flags & NVGPU_COMPUTE_PREEMPTION_MODE_CILP != 0;
-    // In a subcontext that the driver has: what it refuses is the mode.
+    // In a subcontext that the driver has, so that a refusal is one of the mode.
     let mut bound = Subcontext::ALL.into_iter().map(|subcontext| Client::bound(rig, cached(subcontext)));
     let bound = bound.find_map(Result::ok).context("there is no subcontext any more");
     let accepted = bound.and_then(|mut client| client.objects(Preemption::Instructions));
@@ -210,14 +210,14 @@ pub fn context(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What one choice of step 9 came to.
+/// Result of one choice of step 9.
 #[derive(Default)]
 struct Arrived {
-    /// When the value was there, by kind of semaphore.
+    /// Arrival times of the value, by kind of semaphore.
     values: Vec<String>,
     /// `GP_GET` at last, of how many entries.
     fetched: (u32, u32),
-    /// How long after the value it was there, at most.
+    /// Longest time from the value to its write-back.
     late: Duration,
     /// Of the release's time from the driver's, in ns; `None` where that does not tell its time.
     apart: Option<u64>,

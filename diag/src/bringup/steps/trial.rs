@@ -7,13 +7,13 @@ use anyhow::{Context, ensure};
 use hcq::{Args, Device, LaunchConfig, Preemption, Profile, Queue};
 
 use super::coherency::{LINE, POLLS, take_turn};
-use crate::bringup::kernels::{Kernels, words};
+use crate::bringup::kernels::Kernels;
 use crate::bringup::rig::Rig;
 use crate::bringup::settings::{Cell, Failure, Stage};
 
-/// How long a part may take, which needs milliseconds.
+/// Time limit of a part, which needs milliseconds.
 const LIMIT: Duration = Duration::from_secs(3);
-/// How long another context may wait for a running kernel to give way.
+/// Time limit for a running kernel to give way to another context.
 const GIVES_WAY: Duration = Duration::from_secs(2);
 /// Launches of the chain.
 const CHAIN: u32 = 64;
@@ -60,7 +60,7 @@ fn all(open: &Open<'_>, is_cilp: bool, stage: &mut Stage, found: &mut Option<Str
     Ok(())
 }
 
-/// So many launches of one submission, each of which changes what the one before it has stored.
+/// So many launches of one submission, each of which changes the value that the one before it has stored.
 fn steps(device: &Device, queue: &mut Queue, count: u32) -> anyhow::Result<()> {
     const MUL: u32 = 3;
     let threads = 32_u32;
@@ -76,18 +76,18 @@ fn steps(device: &Device, queue: &mut Queue, count: u32) -> anyhow::Result<()> {
         expected = expected.wrapping_mul(MUL).wrapping_add(add);
     }
     queue.submit()?.wait(LIMIT)?;
-    for (thread, word) in words(&data, threads as usize)?.into_iter().enumerate() {
+    for (thread, word) in data.read_vec::<u32>(0, threads as usize)?.into_iter().enumerate() {
         ensure!(word == expected, "thread {thread} stored {word:#x} instead of {expected:#x}");
     }
     Ok(())
 }
 
-/// How long another context's launch takes while a kernel runs that does not end before it.
+/// Measures another context's launch while a kernel runs that does not end before it.
 ///
 /// The kernel answers a first round of the CPU, which proves that it runs, and then waits for a second one.
-/// The other context's launch comes in between: two contexts are on the engine by turns, so that it can end
-/// only if the kernel is switched out between two of its instructions. The second round proves that the kernel
-/// goes on where it was.
+/// The other context's launch comes in between: two contexts share the engine in time, so that it can end
+/// only if the kernel is switched out between two of its instructions. The second round proves that the
+/// kernel continues where it was.
 fn preempted(device: &Device, queue: &mut Queue, open: &Open<'_>) -> anyhow::Result<Duration> {
     let guest = open().context("another context")?;
     let mut visit = guest.queue().context("another context")?;
@@ -121,7 +121,7 @@ fn preempted(device: &Device, queue: &mut Queue, open: &Open<'_>) -> anyhow::Res
     let ended = end.wait(LIMIT);
     launched?;
     if second.is_err() && ended.is_ok() {
-        let seen = words(&out, 1)?[0];
+        let seen = out.read_vec::<u32>(0, 1)?[0];
         ensure!(
             seen == ROUNDS,
             "another context's launch ended no sooner than the kernel that waited for the CPU, after {:.1} s: it was \
@@ -131,7 +131,7 @@ fn preempted(device: &Device, queue: &mut Queue, open: &Open<'_>) -> anyhow::Res
     }
     second?;
     ended?;
-    let found = words(&out, 2)?;
+    let found = out.read_vec::<u32>(0, 2)?;
     ensure!(found == [ROUNDS, 0], "the preempted kernel saw {} of {ROUNDS} rounds", found[0]);
     Ok(took)
 }

@@ -1,4 +1,4 @@
-//! The table of settings, each cell of which is a process of its own, and the profile that comes out.
+//! The table of settings, each cell of which is a process of its own, and the resulting profile.
 
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Read};
@@ -16,7 +16,7 @@ use super::file::OutputFile;
 use super::text::Text;
 use crate::cmd::input::open_regular;
 
-/// How long a cell may take, which needs a tenth of a second: its parts have limits of their own.
+/// Time limit of a cell, which needs a tenth of a second: its parts have limits of their own.
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Most bytes of a file that are read to know whether it is a profile.
@@ -27,8 +27,9 @@ fn lost(settings: Profile, reason: String, seconds: f64) -> Cell {
     Cell { settings, failure: Some(Failure { stage: Stage::Process, reason }), found: None, seconds }
 }
 
-/// Tries settings, each in a process that `child` runs with a device that is conservative besides, or not, until
-/// it is known which to use, or a signal comes. `keep` takes what is known before each of them.
+/// Tries settings, each in a process that `child` runs with a device that is conservative besides, or not,
+/// until the settings to use are found, or a signal comes. `keep` takes the results so far before each of
+/// them.
 pub fn search(
     child: &dyn Fn(Profile, bool) -> anyhow::Result<Ended>,
     keep: &mut dyn FnMut(Table) -> anyhow::Result<()>,
@@ -39,7 +40,7 @@ pub fn search(
     text.print(print_cells_head)?;
     table.search(|settings, conservative| {
         let mut cells = seen.clone();
-        // What a machine leaves that stops in this cell.
+        // Kept beforehand: the result if the machine stops in this cell.
         cells.retain(|cell| cell.settings != settings);
         cells.push(lost(settings, "it has no end: the machine stopped, or the program".to_owned(), 0.0));
         keep(Table { cells, ..Table::new(bases) })?;
@@ -78,7 +79,7 @@ pub fn profile_file(path: &Path) -> anyhow::Result<OutputFile> {
         BufReader::new(file).take(LONGEST_LINE).read_until(b'\n', &mut first)?;
         let first = String::from_utf8_lossy(&first);
         let setting = first.split('#').next().unwrap_or_default();
-        // Who writes one by hand may begin with a setting.
+        // A profile written by hand may begin with a setting.
         let is_one =
             first.starts_with(HEAD) || !setting.trim().is_empty() && setting.parse::<Profile>().is_ok();
         ensure!(
@@ -91,7 +92,8 @@ pub fn profile_file(path: &Path) -> anyhow::Result<OutputFile> {
     OutputFile::named(path, "--profile")
 }
 
-/// Writes the profile, if settings were found, to `file` or to one of the usual name; and says how it is used.
+/// Writes the profile, if settings were found, to `file` or to one of the usual name; and prints how it is
+/// used.
 pub fn write_profile(results: &Bringup, file: Option<OutputFile>, text: &mut Text<'_>) -> anyhow::Result<()> {
     let about = format!("nvdiag {}, machine {}, {}", results.version, results.host, results.date);
     let Some(profile) = results.settings.as_ref().and_then(|table| table.file(&about)) else {

@@ -1,5 +1,5 @@
-//! What goes into the file: the GPU, the machine, the kernel log. Nothing that names the user or tells where
-//! the machine is.
+//! Contents of the file: the GPU, the machine, the kernel log. Nothing that names the user or the machine's
+//! place.
 
 use std::fs;
 
@@ -24,7 +24,7 @@ const LINE: usize = 512;
 const MARKS: [&str; 10] =
     ["nvgpu", "nvmap", "gk20a", "ga10b", "17000000.gpu", "host1x", "NVRM", "nvidia-", "tegra-mc", "arm-smmu"];
 
-/// A number that tells machines apart and says nothing of them: the machine's identity is 128 random bits.
+/// A number that tells machines apart and reveals nothing else: the machine's identity is 128 random bits.
 pub fn pseudonym() -> String {
     let identity = fs::read("/etc/machine-id").unwrap_or_default();
     if identity.is_empty() {
@@ -67,7 +67,7 @@ pub fn results(results: &Bringup) -> anyhow::Result<Entry> {
     Ok((RESULTS, text))
 }
 
-/// All entries of the file; without what the driver would have to be asked for if the user wants an end.
+/// All entries of the file; without those for which the driver is asked if the user wants an end.
 pub fn entries(driver: Selector, results: &Bringup) -> anyhow::Result<Vec<Entry>> {
     let log = match driver {
         // Its lines are part of the results: each step has a machine of its own.
@@ -86,7 +86,7 @@ pub fn entries(driver: Selector, results: &Bringup) -> anyhow::Result<Vec<Entry>
     Ok(entries)
 }
 
-/// What `nvdiag info --json` prints, without what is of this one GPU alone.
+/// Returns the output of `nvdiag info --json`, without the identity of this one GPU.
 fn gpu(driver: Selector) -> serde_json::Value {
     let described =
         Device::open(driver).map_err(anyhow::Error::from).and_then(|device| info::describe(&device));

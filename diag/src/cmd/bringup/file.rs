@@ -74,19 +74,19 @@ impl OutputFile {
         bail!("there is a file of every name that begins with {stem}")
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Replaces what it holds by those entries, on the disk: the machine may stop in the next step.
+    /// Replaces its content by those entries, on the disk: the machine may stop in the next step.
     pub fn write(&mut self, entries: &[(&str, Vec<u8>)]) -> anyhow::Result<()> {
         let mut bytes = Vec::new();
         bundle::pack(entries, &mut bytes).context("cannot pack the report")?;
         self.replace(&bytes)
     }
 
-    /// Replaces what it holds, on the disk.
+    /// Replaces its content, on the disk.
     pub fn replace(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
         let written = self
             .file

@@ -1,4 +1,4 @@
-//! Signals that ask the program to end.
+//! Signals that end the program.
 
 use std::fs;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use nix::sys::signal::Signal;
 use signal_hook::iterator::Signals;
 use signal_hook::low_level;
 
-/// The signals that are heard.
+/// The signals that are handled.
 const SIGNALS: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
 
 /// Signals of one wish come within this time.
 const TOGETHER: Duration = Duration::from_secs(1);
 
-/// Whether somebody has asked to end.
+/// Whether a signal has come.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupts(Arc<AtomicUsize>);
 

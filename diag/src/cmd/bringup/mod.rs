@@ -101,13 +101,13 @@ pub struct Args {
     figures_here: bool,
 }
 
-/// How long the last step may load the GPU.
+/// Reads the duration of the last step's load.
 fn seconds(text: &str) -> Result<u64, &'static str> {
     let seconds = text.parse().ok().filter(|seconds| (1..=7 * 86_400).contains(seconds));
     seconds.ok_or("whole seconds, 1 to 604800 (a week), are expected")
 }
 
-/// A name that tells something.
+/// A name with a visible character.
 fn host_name(name: &str) -> Result<String, &'static str> {
     match name.chars().any(|c| !c.is_whitespace() && !c.is_control()) {
         true => Ok(name.to_owned()),
@@ -137,7 +137,7 @@ fn platform(driver: Selector) -> Platform {
 }
 
 impl Args {
-    /// Runs the steps, or what else is asked for.
+    /// Runs the steps, or the other task that the arguments name.
     pub fn run(&self, json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
         if let Some(file) = &self.read {
             return read(file, json, out);
@@ -236,7 +236,7 @@ impl Args {
         Ok(signal.map_or(found, |signal| Finding::Program(128 + signal as u8)))
     }
 
-    /// Whether settings are tried: where one asks for it, or where a step has used them.
+    /// Whether settings are tried: by an option, or where a step has used them.
     fn tries_settings(&self, driver: Selector, results: &Bringup) -> bool {
         let used = results
             .steps
@@ -246,7 +246,7 @@ impl Args {
         self.bisect || used && is_whole && results.interrupted.is_none()
     }
 
-    /// What is known before the first step.
+    /// Returns the report before the first step.
     fn begin(&self, driver: Selector) -> Bringup {
         Bringup {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -287,7 +287,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Runs the steps that are asked for, until a signal comes.
+    /// Runs the selected steps, until a signal comes.
     fn steps(
         &self,
         results: &mut Bringup,
@@ -416,14 +416,14 @@ impl Run<'_> {
     }
 }
 
-/// How a step ended.
+/// Outcome of a step.
 enum Outcome {
     Done(StepResult),
     /// With the whole program, by this signal.
     Interrupted(Signal),
 }
 
-/// Writes down how far it has come, and that what comes next has no end yet.
+/// Saves the progress so far, and that the next step has no end yet.
 fn save(results: &mut Bringup, report: &mut Option<OutputFile>, next: Option<u32>) -> anyhow::Result<()> {
     results.interrupted = Some(Interruption { step: next, signal: None });
     match report {
@@ -432,7 +432,7 @@ fn save(results: &mut Bringup, report: &mut Option<OutputFile>, next: Option<u32
     }
 }
 
-/// Prints what the file holds, and writes it.
+/// Prints the contents of the file, and writes it.
 fn finish(
     file: &mut OutputFile,
     driver: Selector,

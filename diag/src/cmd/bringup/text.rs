@@ -1,10 +1,10 @@
-//! What is printed while steps run.
+//! Output while steps run.
 
 use std::io::Write;
 
-/// Output that is left out where one JSON document is asked for.
+/// Output that is left out where the result is one JSON document.
 pub struct Text<'a> {
-    /// Where it goes.
+    /// Output.
     pub out: &'a mut dyn Write,
     /// Whether text is printed.
     pub on: bool,

@@ -1,4 +1,4 @@
-//! A step that runs with a variable first, and without it then: what it comes to.
+//! A step that runs with a variable first, and without it then: the combined result.
 
 use std::ffi::OsStr;
 
@@ -13,7 +13,7 @@ pub fn setting(variable: &str, value: &str, profile: Option<&OsStr>) -> String {
     }
 }
 
-/// The step's result: that without the setting. What it comes to with the setting alone is a fact.
+/// The step's result: that without the setting. The result with the setting alone is a fact.
 pub fn both(setting: &str, with: StepResult, without: StepResult) -> StepResult {
     let mut both = without;
     both.seconds += with.seconds;

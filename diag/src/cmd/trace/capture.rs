@@ -1,4 +1,4 @@
-//! How a program is started so that it reports what it puts into its rings.
+//! Start of a program so that it reports its submissions.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::{CString, OsString};
@@ -69,7 +69,7 @@ impl Args {
         variables.iter().map(|(name, value)| Ok((c(name.as_bytes())?, c(value.as_bytes())?))).collect()
     }
 
-    /// What is noted of channels, if their rings are read.
+    /// Returns the records of channels, if their rings are read.
     pub fn rings(&self) -> Option<Rings> {
         let named = self.capture_library.as_ref().and_then(|path| path.canonicalize().ok());
         let name = named.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
@@ -93,7 +93,7 @@ impl Args {
     }
 }
 
-/// Which processes made channels, and whether their rings were read.
+/// Processes that made channels, and whether their rings were read.
 #[derive(Debug)]
 pub struct Rings {
     /// The library that reads them, as processes map it.

@@ -1,4 +1,4 @@
-//! What tracing uses of the kernel: `fork`, `ptrace`, `wait`, a seccomp filter, and other processes' memory.
+//! Kernel interfaces of tracing: `fork`, `ptrace`, `wait`, a seccomp filter, and other processes' memory.
 
 #![allow(unsafe_code, reason = "the C library's functions for tracing take raw numbers and pointers")]
 
@@ -7,7 +7,7 @@ use std::io;
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-/// What a thread that is traced did.
+/// Stop of a traced thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// It ended with this code.
@@ -40,7 +40,7 @@ pub enum SystemCall {
     Exit(i64),
 }
 
-/// How a thread continues.
+/// Continuation of a stopped thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resume {
     /// Up to the next stop of the filter.
@@ -124,7 +124,7 @@ pub fn system_call(tid: i32) -> io::Result<Option<SystemCall>> {
     const ENTRY: u8 = 1;
     const EXIT: u8 = 2;
     const SECCOMP: u8 = 3;
-    /// `struct ptrace_syscall_info`: what it is about, then number and arguments, or the result.
+    /// `struct ptrace_syscall_info`: the kind of stop, then number and arguments, or the result.
     #[repr(C, align(8))]
     struct Info([u8; 88]);
     let mut info = Info([0; 88]);
@@ -223,7 +223,7 @@ fn filter() -> Vec<libc::sock_filter> {
             libc::SYS_prctl => program.extend([
                 jump(EQUAL, number, 0, 4),
                 argument(0),
-                jump(EQUAL, nvgpu_sys::TRACE_MARK, 0, 1),
+                jump(EQUAL, ga10b_capture::TRACE_MARK, 0, 1),
                 trace,
                 allow,
             ]),
@@ -260,7 +260,7 @@ pub fn spawn(command: &[CString], variables: &[(CString, CString)], filtered: bo
                 libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
                 libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program);
             }
-            // A software ga10b in the program reports its calls then; what the user set stays.
+            // A software ga10b in the program reports its calls then; the user's own setting stays.
             libc::setenv(SOFTWARE_TRACE.as_ptr(), c"1".as_ptr(), 0);
             for (name, value) in variables {
                 libc::setenv(name.as_ptr(), value.as_ptr(), 1);
@@ -279,7 +279,7 @@ pub fn spawn(command: &[CString], variables: &[(CString, CString)], filtered: bo
     Ok(pid)
 }
 
-/// The signal that asks for the end of the trace; 0 without one.
+/// The signal that ends the trace; 0 without one.
 static REQUESTED: AtomicI32 = AtomicI32::new(0);
 static TICKED: AtomicBool = AtomicBool::new(false);
 

@@ -64,9 +64,6 @@ pub struct Args {
     /// Another node that belongs to a GPU, by the start of its path.
     #[arg(long, value_name = "PATH")]
     node: Vec<String>,
-    /// Stop the program at every system call, for kernels without seccomp filters; slower.
-    #[arg(long)]
-    all_calls: bool,
     /// The program and its arguments.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<OsString>,
@@ -123,7 +120,7 @@ impl Args {
     }
 
     fn live(&self, json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
-        let filtered = !self.all_calls && self.pid.is_none() && kernel::has_filters();
+        let filtered = self.pid.is_none() && kernel::has_filters();
         let words: Vec<String> = match self.pid {
             Some(pid) => vec![format!("process {pid}")],
             None => self.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),

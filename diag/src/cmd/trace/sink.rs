@@ -1,4 +1,4 @@
-//! Where events go: the log, the trace as it is printed, and saved QMDs.
+//! Outputs for events: the log, the printed trace, and saved QMDs.
 //!
 //! The traced program runs on whatever happens to these files: one that cannot be written is given up, and the
 //! error is reported at the end.
@@ -18,7 +18,7 @@ use crate::cmd::trace::tracer::Events;
 /// Files of a trace.
 #[derive(Clone, Copy, Debug)]
 pub struct Files<'a> {
-    /// What is printed; stdout without it.
+    /// File for the output; stdout without it.
     pub output: Option<&'a Path>,
     /// The log.
     pub log: Option<&'a Path>,
@@ -26,14 +26,14 @@ pub struct Files<'a> {
     pub qmds: Option<&'a Path>,
 }
 
-/// How events are printed.
+/// Style of printed events.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
     /// As JSON.
     pub json: bool,
     /// As a table of counts.
     pub summary: bool,
-    /// With names in place of what differs from run to run.
+    /// With names in place of values that differ from run to run.
     pub normalize: bool,
 }
 
@@ -152,14 +152,14 @@ impl<'o> Sink<'o> {
         }
     }
 
-    /// Gives up what is printed, if it could not be written.
+    /// Gives the printed output up, if it could not be written.
     fn out_done(&mut self, done: io::Result<()>) {
         let Err(error) = done else { return };
         let Some(out) = self.out.take() else { return };
         let error = anyhow::Error::from(error);
         match out.file {
             Some((_, path)) => _ = self.failure.get_or_insert(error.context(cannot_write(&path))),
-            // Whoever stopped to read has what was read.
+            // A reader that has stopped has read enough.
             None if is_broken_pipe(&error) => {}
             None => _ = self.failure.get_or_insert(error),
         }
@@ -179,7 +179,7 @@ impl<'o> Sink<'o> {
         Ok(())
     }
 
-    /// Writes what is left.
+    /// Writes the rest.
     ///
     /// # Errors
     /// The first file that could not be written, and why.
@@ -262,7 +262,7 @@ fn is_same(one: &Path, other: &Path) -> bool {
     }
 }
 
-/// Where a file that does not exist would be made.
+/// Returns the place where a file that does not exist would be made.
 fn place(path: &Path) -> Option<PathBuf> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     Some(fs::canonicalize(folder).ok()?.join(path.file_name()?))

@@ -6,10 +6,9 @@ use std::fs;
 use std::io;
 use std::time::Instant;
 
-use ga10b_capture::{MOST_BYTES, Record};
+use ga10b_capture::{MOST_BYTES, Record, TRACE_MARK, TraceMark};
 use nvdiag::Hex;
 use nvdiag::trace::{Bytes, Call, Event, Memory, abi, is_gpu_node, node_name};
-use nvgpu_sys::{TRACE_MARK, TraceMark};
 use zerocopy::FromBytes;
 
 use crate::cmd::trace::kernel::{self, Resume, Stop, SystemCall};
@@ -17,30 +16,30 @@ use crate::cmd::trace::kernel::{self, Resume, Stop, SystemCall};
 /// Longest path that is read.
 const MAX_PATH: usize = 4096;
 
-/// How a traced program ended.
+/// End of a traced program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// With this code.
     Exited(i32),
     /// By this signal.
     Killed(i32),
-    /// It runs on: the user ended the tracing, or nobody reads the trace.
+    /// It runs on: the user ended the tracing, or the reader of the trace has gone.
     Detached,
     /// This signal to the tracer ended the tracing, and the program where the tracer had started it.
     Requested(i32),
 }
 
-/// Takes what is found.
+/// Receiver of the trace.
 pub trait Events {
     /// A call, or a submission.
     fn event(&mut self, event: Event);
-    /// A second has passed: what was found so far is written.
+    /// A second has passed: the events so far are written.
     fn flush(&mut self);
     /// Whether anything takes events still.
     fn listens(&self) -> bool;
 }
 
-/// Seconds that a program has to end after a signal that asks for the end.
+/// Seconds that a program has to end after a signal that ends the trace.
 const GRACE: u32 = 2;
 
 /// A traced program.
@@ -58,7 +57,7 @@ pub struct Tracer<'s> {
     sink: &'s mut dyn Events,
     /// Whether the tracer started the program, which ends with it then.
     started: bool,
-    /// Seconds since a signal asked for the end and was handed to the program.
+    /// Seconds since a signal for the end was passed to the program.
     ending: Option<u32>,
     main_has_ended: bool,
 }
@@ -181,7 +180,7 @@ impl<'s> Tracer<'s> {
         }
     }
 
-    /// Does what the user and the clock ask for; how the trace ends, if it does.
+    /// Handles requests of the user and the clock; returns how the trace ends, if it does.
     fn requests(&mut self) -> Option<End> {
         let ticked = kernel::take_tick();
         if ticked {
@@ -204,7 +203,7 @@ impl<'s> Tracer<'s> {
             }
             Some(seconds) => *seconds += u32::from(ticked),
         }
-        // What has not ended by now ends with its tracer.
+        // Processes that have not ended by now end with their tracer.
         let is_over = self.main_has_ended || self.ending.is_some_and(|seconds| seconds > GRACE);
         is_over.then_some(End::Requested(signal))
     }
@@ -262,7 +261,7 @@ impl<'s> Tracer<'s> {
         self.sink.event(Event { start_ns, duration_ns, pid, tid, result, call });
     }
 
-    /// What the program reports that it has put into a ring.
+    /// Returns the event of a submission that the program reports.
     fn submission(&self, tid: i32, now: Instant, mark: &TraceMark) -> Option<Event> {
         let len = usize::try_from(mark.result).unwrap_or(0).min(MOST_BYTES);
         let record = Record::from_bytes(&kernel::read_memory(tid, mark.argument, len))?;
@@ -322,7 +321,7 @@ fn process_of(tid: i32) -> i32 {
     group.unwrap_or(tid)
 }
 
-/// What a descriptor is open on, if that is a GPU node.
+/// Returns the GPU node that a descriptor is open on, if it is one.
 fn node(tid: i32, fd: i32, nodes: &[String]) -> Option<String> {
     if fd < 0 {
         return None;
@@ -338,7 +337,7 @@ fn is_ours(name: &str, nodes: &[String]) -> bool {
 
 /// A call that begins, if it is one to follow.
 fn begun(tid: i32, number: u64, arguments: [u64; 6], nodes: &[String]) -> Option<Call> {
-    // Descriptors are 32 bits; what is above them in a register means nothing.
+    // Descriptors are 32 bits; the bits above them in a register mean nothing.
     let (number, first) = (i64::try_from(number).ok()?, arguments[0] as u32 as i32);
     match number {
         libc::SYS_ioctl => {

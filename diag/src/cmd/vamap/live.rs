@@ -1,4 +1,4 @@
-//! What nvgpu tells about the address spaces of a running process, through copies of its descriptors.
+//! Address spaces of a running process, read from nvgpu through copies of its descriptors.
 
 #![allow(unsafe_code, reason = "requests to the driver")]
 
@@ -17,14 +17,14 @@ use nvgpu_sys::{
 
 /// Node for debugger sessions.
 const DEBUG_NODE: &std::ffi::CStr = c"/dev/nvgpu/igpu0/dbg";
-/// Most regions an address space is asked for; nvgpu has two kinds at most.
+/// Most regions read of an address space; nvgpu has two kinds at most.
 const MAX_REGIONS: usize = 16;
-/// Mappings asked for at once.
+/// Mappings per request.
 const PAGE_OF_MAPPINGS: usize = 1024;
 /// End of the address space.
 const VA_END: u64 = 1 << 49;
 
-/// What a descriptor of nvgpu is.
+/// Kind of a descriptor of nvgpu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// An address space.
@@ -33,8 +33,8 @@ pub enum Kind {
     Channel,
 }
 
-/// What a descriptor is, by the name of its inode: `nvhost-ga10b-fd9` is an address space (the chip), `nvhost-17000000.gpu-fd12` a
-/// channel (the device).
+/// Returns the kind of a descriptor, by the name of its inode: `nvhost-ga10b-fd9` is an address space (the
+/// chip), `nvhost-17000000.gpu-fd12` a channel (the device).
 pub fn kind(name: &str) -> Option<Kind> {
     let name = name.strip_prefix("anon_inode:").unwrap_or(name);
     let name = name.strip_prefix('[').and_then(|n| n.strip_suffix(']')).unwrap_or(name);
@@ -63,7 +63,7 @@ pub fn regions(sys: &dyn Sys, space: BorrowedFd<'_>, name: &str) -> anyhow::Resu
     Ok(regions.iter().take(count).map(range).collect())
 }
 
-/// The buffers mapped in the address space of a channel; `None` if it has none that may be asked for.
+/// The buffers mapped in the address space of a channel; `None` if it has none that can be read safely.
 pub fn mappings(sys: &dyn Sys, channel: BorrowedFd<'_>) -> anyhow::Result<Option<Vec<Mapping>>> {
     let session = sys.open(DEBUG_NODE, OFlag::O_RDWR | OFlag::O_CLOEXEC);
     let session = session.with_context(|| format!("cannot open {}", DEBUG_NODE.to_string_lossy()))?;
@@ -77,8 +77,8 @@ pub fn mappings(sys: &dyn Sys, channel: BorrowedFd<'_>) -> anyhow::Result<Option
 }
 
 fn listed(sys: &dyn Sys, session: BorrowedFd<'_>) -> anyhow::Result<Option<Vec<Mapping>>> {
-    // Asked for the mappings of a channel without an address space the driver dereferences a null pointer. A channel
-    // whose group has a graphics context has one, so that is asked first.
+    // On a request for the mappings of a channel without an address space the driver dereferences a null
+    // pointer. A channel whose group has a graphics context has one, so that is checked first.
     let mut context = nvgpu_dbg_gpu_get_gr_context_size_args::default();
     // SAFETY: the struct holds no addresses.
     match unsafe { call(sys, session, &mut context) } {

@@ -1,4 +1,4 @@
-//! `nvdiag vamap`: shows what is where in a GPU address space.
+//! `nvdiag vamap`: shows the contents of a GPU address space.
 
 mod live;
 
@@ -48,7 +48,8 @@ pub struct Args {
     /// mappings).
     #[arg(long)]
     pid: Option<u32>,
-    /// Page tables in a dump of physical memory: LiME, ELF core, or raw.
+    /// Page tables in a dump of physical memory: of LiME, or an ELF core (kdump). For authors of drivers: they
+    /// tell the kinds and flags of mappings, which no request does.
     #[arg(long, value_name = "FILE")]
     dump: Option<PathBuf>,
     /// The address space of a device that this command opens itself: auto, nvgpu, rm or sim.
@@ -64,9 +65,6 @@ pub struct Args {
     /// With --dump: physical address of the root of the page tables. Not needed if the dump names only one.
     #[arg(long, value_name = "ADDRESS", value_parser = number, requires = "dump")]
     pdb: Option<u64>,
-    /// With --dump: physical address of the first byte of a raw dump.
-    #[arg(long, value_name = "ADDRESS", value_parser = number, requires = "dump", default_value = "0")]
-    raw_base: u64,
     /// A window of the process; without any, those that ports to ga10b use.
     #[arg(long, value_name = "NAME@ADDRESS", value_parser = window, conflicts_with = "device")]
     window: Vec<Window>,
@@ -110,7 +108,7 @@ impl Args {
 
     fn of_dump(&self, path: &Path, windows: Vec<Window>) -> anyhow::Result<AddressMap> {
         let file = DumpFile::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let dump = PhysicalDump::open(file, self.raw_base);
+        let dump = PhysicalDump::open(file);
         let dump = dump.with_context(|| format!("cannot read {}", path.display()))?;
         let root = match self.pdb {
             Some(root) => root,
@@ -239,7 +237,7 @@ fn read(
     Ok(())
 }
 
-/// What the driver knows about a mapping and does not report: its answer has an address and a length.
+/// Properties of a mapping that the driver knows and does not report: its answer has an address and a length.
 const UNTOLD: [&str; 4] =
     ["memory kinds", "flags (cached, read-only)", "physical addresses", "which buffer is mapped"];
 
@@ -251,7 +249,7 @@ fn buffer(process: &Process, descriptor: &Descriptor) -> Option<BufferObject> {
     }
     let label = process.fd_info(fd, "name").filter(|name| !name.is_empty());
     let size_bytes = process.fd_info(fd, "size").and_then(|size| size.parse().ok());
-    // Kernels without that line in fdinfo say it by fstat.
+    // Kernels without that line in fdinfo have it in fstat.
     let size_bytes = size_bytes.or_else(|| process.fd_size(fd));
     Some(BufferObject { name: label, size_bytes, fd })
 }

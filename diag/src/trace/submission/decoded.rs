@@ -36,7 +36,7 @@ pub struct DecodedEntry {
     pub commands: Vec<Command>,
     /// Semaphores that they release and wait for.
     pub semaphores: Vec<Semaphore>,
-    /// What the hardware stops at.
+    /// Errors at which the hardware stops.
     pub problems: Vec<Problem>,
 }
 
@@ -45,11 +45,11 @@ pub struct DecodedEntry {
 pub struct Problem {
     /// Offset in the segment.
     pub offset: Hex,
-    /// What is wrong.
+    /// The problem.
     pub text: String,
 }
 
-/// Where a QMD was read.
+/// Memory in which a QMD was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
@@ -70,15 +70,15 @@ pub struct DecodedLaunch {
     pub address: Option<Hex>,
     /// The QMD that names it as its dependent.
     pub after: Option<Hex>,
-    /// Where the QMD was read.
+    /// Memory in which the QMD was read.
     pub source: Source,
-    /// What it says.
+    /// Decoded QMD.
     pub qmd: Option<Metadata>,
-    /// Why it says nothing.
+    /// Why there is none.
     pub error: Option<String>,
 }
 
-/// What a channel remembers.
+/// State of a channel.
 #[derive(Debug)]
 struct Channel {
     decoder: Decoder,

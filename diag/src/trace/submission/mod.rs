@@ -1,7 +1,7 @@
-//! Submissions: what a program puts into the rings of its channels, from the entries to QMDs and semaphores.
+//! Submissions: a program's entries in the rings of its channels, down to QMDs and semaphores.
 //!
-//! [`Submissions`] keeps what a channel remembers from segment to segment (bound classes, semaphore
-//! addresses), so it decodes the events of a trace in their order.
+//! [`Submissions`] keeps the state of a channel from segment to segment (bound classes, semaphore addresses),
+//! so it decodes the events of a trace in their order.
 
 mod decoded;
 pub(crate) mod names;

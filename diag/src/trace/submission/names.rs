@@ -36,7 +36,7 @@ const WORDS: &[&str] = &[
 /// Words in names that hold one of the words above, and mean something else.
 const EXCEPTIONS: &[&str] =
     &["valid", "invalidate", "value_name", "interval", "advance", "available", "size", "minus"];
-/// Parts of an event that say when, or repeat as bytes what is decoded.
+/// Parts of an event that are times, or repeat decoded parts as bytes.
 const LEFT_OUT: &[&str] =
     &["start_ns", "duration_ns", "tid", "input", "output", "memory_bytes", "bytes", "image"];
 /// Least value of a data word that is taken for an address.
@@ -97,7 +97,7 @@ impl Names {
         }
     }
 
-    /// Fields of a method: each has its own name, and that of the method says what it is about.
+    /// Fields of a method: each has its own name, and that of the method is their subject.
     fn fields(&mut self, fields: &mut Value, method: Option<&str>) {
         for field in fields.as_array_mut().into_iter().flatten() {
             let name = field.get("name").and_then(Value::as_str).unwrap_or_default().to_ascii_lowercase();

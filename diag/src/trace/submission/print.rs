@@ -19,7 +19,7 @@ fn list<'v>(value: &'v Value, key: &str) -> &'v [Value] {
     value[key].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Writes a submission: `event` is what [`Printer::json`](crate::trace::Printer::json) makes of the event.
+/// Writes a submission: `event` is the event in the form of [`Printer::json`](crate::trace::Printer::json).
 ///
 /// # Errors
 /// Those of `out`.
@@ -119,7 +119,7 @@ fn command(command: &Value, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// One write: its method, its value or its fields, and what it amounts to.
+/// One write: its method, its value or its fields, and its effect.
 fn write(write: &Value) -> String {
     let index = write["index"].as_u64().map_or(String::new(), |index| format!("({index})"));
     let name = match write["name"].as_str() {
@@ -135,7 +135,7 @@ fn write(write: &Value) -> String {
                 Some(value) => format!("{}={value}", text(&field["name"])),
                 None => format!("{}={}", text(&field["name"]), number(&field["value"])),
             };
-            // The first says what is done; of the others those that are zero say nothing.
+            // The first is the operation; the others mean nothing when they are zero.
             let shown = fields.iter().enumerate().filter(|(i, field)| *i == 0 || field["value"] != 0);
             shown.map(|(_, value)| field(value)).collect::<Vec<_>>().join(" ")
         }

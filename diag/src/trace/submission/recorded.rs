@@ -1,4 +1,4 @@
-//! A submission as a log keeps it: what was read, with nothing decoded.
+//! A submission as a log keeps it, with nothing decoded.
 
 use ga10b_capture::{Content, Record};
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::hex::Hex;
 use crate::trace::bytes::Bytes;
 
-/// Entries that a program put into the ring of a channel, with what they lead to.
+/// Entries that a program put into the ring of a channel, with the memory they lead to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Submission {
     /// The channel.

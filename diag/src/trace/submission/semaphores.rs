@@ -9,13 +9,13 @@ use crate::pushbuffer::command::Write;
 /// A semaphore operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Semaphore {
-    /// Which unit performs it: `host`, `compute`, `inline`, `copy`.
+    /// Unit that performs it: `host`, `compute`, `inline`, `copy`.
     pub unit: &'static str,
     /// `RELEASE`, `ACQUIRE`, ... as in NVIDIA's headers.
     pub operation: &'static str,
     /// Its GPU address.
     pub address: Hex,
-    /// What is written or compared.
+    /// Value written or compared.
     pub payload: Hex,
     /// Options that are on, by their names in the headers.
     pub options: Vec<String>,

@@ -20,7 +20,7 @@ use super::nvmap::{self, PAGE};
 use super::settings::{Caching, Settings};
 use super::space::{self, Space};
 use crate::backend::{ChannelRequest, Engine};
-use crate::error::{Error, with_causes};
+use crate::error::{DriverError, Error, with_causes};
 use crate::info::Classes;
 use crate::sync::lock;
 
@@ -49,7 +49,7 @@ pub(super) struct Channel {
     token: u32,
 }
 
-/// What a channel has beside its descriptor.
+/// The parts of a channel beside its descriptor.
 struct Parts {
     ring: CpuMapping,
     userd: CpuMapping,
@@ -178,7 +178,7 @@ impl Channel {
         self.userd.base()
     }
 
-    /// What the doorbell is rung with.
+    /// The token written to the doorbell.
     pub fn token(&self) -> u32 {
         self.token
     }
@@ -219,7 +219,9 @@ fn while_busy(
     let mut pause = SHORTEST_PAUSE;
     loop {
         match request() {
-            Err(Error::Ioctl { errno, .. }) if errno.raw() == libc::EBUSY && start.elapsed() < patience => {
+            Err(Error::Driver(DriverError::Ioctl { errno, .. }))
+                if errno.raw() == libc::EBUSY && start.elapsed() < patience =>
+            {
                 // Meanwhile the channels of the group run, which the request had disabled.
                 std::thread::sleep(pause.min(patience.saturating_sub(start.elapsed())));
                 pause = (pause * 2).min(LONGEST_PAUSE);

@@ -12,9 +12,9 @@ use crate::error::report::SmRecord;
 
 /// Error notifier of an MMU fault.
 const MMU_FAULT: u32 = nvgpu_sys::NVGPU_CHANNEL_FIFO_ERROR_MMU_ERR_FLT;
-/// How long the line of an MMU fault may come after the notifier: where the SM's exception is handled first, the
+/// Longest delay of an MMU fault's log line after the notifier: where the SM's exception is handled first, the
 /// driver notifies of that, recovers, and then prints the fault (source: common/gr/gr_intr.c, and
-/// `nvgpu_set_err_notifier_if_empty` in hal/init/hal_ga10b.c, r36.4.3). How long that takes is not known.
+/// `nvgpu_set_err_notifier_if_empty` in hal/init/hal_ga10b.c, r36.4.3). The driver's own delay is not known.
 const LATE_LINES: Duration = Duration::from_millis(100);
 /// Pause between two looks at the log.
 const PAUSE: Duration = Duration::from_millis(2);

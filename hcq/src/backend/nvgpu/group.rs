@@ -30,7 +30,7 @@ pub(super) struct Group {
 /// The subcontext that channels run in.
 #[derive(Debug)]
 struct Reserved {
-    /// Which one is wanted; where nobody says, the asynchronous one, which others have run on an Orin.
+    /// The subcontext wanted; `None` for the asynchronous one, which others have run on an Orin.
     asked: Option<Subcontext>,
     /// Its number while it is reserved.
     veid: Option<u32>,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use nvgpu_sys::{Ioctl, Sys, call};
 
-use crate::error::Error;
+use crate::error::{DriverError, Error};
 
 /// An open descriptor.
 #[derive(Debug)]
@@ -24,11 +24,11 @@ impl Handle {
     /// Takes over a descriptor that the request `name` returned.
     pub fn from_answer(sys: &Arc<dyn Sys>, name: &'static str, fd: RawFd) -> Result<Self, Error> {
         if fd < 0 {
-            return Err(Error::Answer {
+            return Err(Error::Driver(DriverError::Answer {
                 name,
                 value: u64::from(fd.cast_unsigned()),
                 expected: "a descriptor",
-            });
+            }));
         }
         // SAFETY: the driver has just opened this descriptor for the caller of the request, and nobody else
         // knows it.
@@ -38,10 +38,12 @@ impl Handle {
         }
         // The driver takes descriptor 0 for "none"; a process without standard input gets it. Cloning avoids
         // 0 to 2.
-        let other = handle.as_fd().try_clone_to_owned().map_err(|e| Error::Answer {
-            name,
-            value: e.raw_os_error().unwrap_or(0).unsigned_abs().into(),
-            expected: "a descriptor that can be duplicated",
+        let other = handle.as_fd().try_clone_to_owned().map_err(|e| {
+            Error::Driver(DriverError::Answer {
+                name,
+                value: e.raw_os_error().unwrap_or(0).unsigned_abs().into(),
+                expected: "a descriptor that can be duplicated",
+            })
         })?;
         Ok(Self::new(sys, other))
     }
@@ -51,7 +53,7 @@ impl Handle {
         self.fd.as_raw_fd()
     }
 
-    /// What serves the descriptor.
+    /// The implementation of the system calls.
     pub fn sys(&self) -> &dyn Sys {
         &*self.sys
     }
@@ -65,9 +67,11 @@ impl Handle {
         match unsafe { call(&*self.sys, self.as_fd(), args) }.map_err(Error::ioctl)? {
             0 => Ok(()),
             // The driver returns the number of bytes it could not copy to a pointer inside the arguments.
-            left => {
-                Err(Error::Answer { name: A::NAME, value: u64::from(left.cast_unsigned()), expected: "0" })
-            }
+            left => Err(Error::Driver(DriverError::Answer {
+                name: A::NAME,
+                value: u64::from(left.cast_unsigned()),
+                expected: "0",
+            })),
         }
     }
 }

@@ -19,7 +19,7 @@ use super::space::Space;
 use crate::address::{Bytes, GpuVa};
 use crate::backend::MemoryRequest;
 use crate::errno::Errno;
-use crate::error::Error;
+use crate::error::{DriverError, Error};
 
 /// A shared CPU mapping of a descriptor, from its start; unmapped on drop.
 pub(super) struct CpuMapping {
@@ -35,7 +35,7 @@ unsafe impl Sync for CpuMapping {}
 
 impl fmt::Debug for CpuMapping {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CpuMapping({} at {:p})", Bytes::new(self.len as u64), self.base)
+        write!(f, "CpuMapping({} at {:p})", Bytes(self.len as u64), self.base)
     }
 }
 
@@ -58,7 +58,8 @@ impl CpuMapping {
         what: &'static str,
         flags: MapFlags,
     ) -> Result<Self, Error> {
-        let failed = |errno| Error::Mmap { what, len: Bytes::new(len as u64), errno: Errno::of(errno) };
+        let failed =
+            |errno| Error::Driver(DriverError::Mmap { what, len: len as u64, errno: Errno::of(errno) });
         let nonzero = NonZeroUsize::new(len).ok_or(failed(nix::errno::Errno::EINVAL))?;
         let prot = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: the memory is reached through raw copies and atomics only.
@@ -82,7 +83,7 @@ impl Drop for CpuMapping {
     }
 }
 
-/// How both sides cache and map a buffer.
+/// Caching and mapping of a buffer, for both sides.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attributes {
     /// The CPU's mapping.
@@ -107,7 +108,7 @@ impl Mapped {
     pub fn new(space: &Space, request: &MemoryRequest, attributes: Attributes) -> Result<Self, Error> {
         let Space { sys, nvmap, address_space, .. } = space;
         let Attributes { caching, keep, populate } = attributes;
-        let len = request.len.count();
+        let len = request.len;
         let buffer = nvmap::allocate(sys, nvmap, len, caching)?;
         let size = usize::try_from(len).unwrap_or(usize::MAX);
         let flags = if populate { MapFlags::MAP_POPULATE } else { MapFlags::empty() };
@@ -130,14 +131,18 @@ impl Mapped {
         if mapped.va != request.va {
             mapped.unmap(address_space)?;
             let name = nvgpu_as_map_buffer_ex_args::NAME;
-            return Err(Error::Answer { name, value: map.offset, expected: "the fixed address asked for" });
+            return Err(Error::Driver(DriverError::Answer {
+                name,
+                value: map.offset,
+                expected: "the fixed address asked for",
+            }));
         }
         // Both mappings keep the memory from here on; thousands of open buffers would use up descriptors.
         drop(buffer);
         Ok(mapped)
     }
 
-    /// Where the CPU sees it.
+    /// The CPU address.
     pub fn cpu(&self) -> NonNull<u8> {
         self.cpu.base()
     }

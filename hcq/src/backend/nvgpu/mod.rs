@@ -7,11 +7,13 @@
 
 use std::collections::HashMap;
 use std::os::fd::AsFd;
+#[cfg(feature = "sim")]
+use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use nvgpu_sys::{Note, Notes, Sys, Witness, nvgpu_gpu_get_gpu_time_args, nvgpu_gpu_l2_fb_args};
+use nvgpu_sys::{Sys, nvgpu_gpu_get_gpu_time_args, nvgpu_gpu_l2_fb_args};
 
 use super::calls::Calls;
 use super::kernel_log::KernelLog;
@@ -19,8 +21,7 @@ use super::{
     Backend, ChannelId, ChannelRequest, Layout, Memory, MemoryId, MemoryKind, MemoryRequest, RawChannel,
     RawFault,
 };
-use crate::address::Bytes;
-use crate::error::Error;
+use crate::error::{Error, QueueError};
 use crate::info::{BackendKind, GpuCache, Info};
 use crate::sync::lock;
 
@@ -42,7 +43,7 @@ use space::Space;
 /// `l2_flush` and `l2_invalidate` of `NVGPU_GPU_IOCTL_FLUSH_L2`: dirty lines go to memory, then all lines go.
 const FLUSH_AND_INVALIDATE: u8 = 1 | 1 << 1;
 /// From this length on, all pages of a buffer are mapped at once.
-const POPULATED: Bytes = Bytes::new(2 << 20);
+const POPULATED: u64 = 2 << 20;
 /// Channels that the driver puts into one group.
 const CHANNELS: usize = 128;
 /// Bytes of the doorbell page.
@@ -86,6 +87,12 @@ impl Nvgpu {
             log,
             settings,
         })
+    }
+
+    /// The node of its address space.
+    #[cfg(feature = "sim")]
+    pub fn address_space(&self) -> BorrowedFd<'_> {
+        self.space.address_space.as_fd()
     }
 
     fn new_id(&self) -> u64 {
@@ -143,7 +150,7 @@ impl Backend for Nvgpu {
             Channel::new(&self.space, &self.info.classes, &self.settings, request).map_err(|error| {
                 // The driver says no more than EINVAL.
                 match lock(&self.channels).len() >= CHANNELS {
-                    true => Error::TooManyQueues { limit: CHANNELS },
+                    true => Error::Queue(QueueError::TooMany { limit: CHANNELS }),
                     false => error,
                 }
             })?;
@@ -196,15 +203,7 @@ impl Backend for Nvgpu {
         self.log.explanation()
     }
 
-    fn notes(&self) -> Notes {
-        self.space.sys.notes()
-    }
-
-    fn note(&self, note: &Note<'_>) {
-        self.space.sys.note(self.space.address_space.as_fd(), note);
-    }
-
-    fn free_memory(&self) -> Result<Bytes, Error> {
+    fn free_memory(&self) -> Result<u64, Error> {
         nvmap::memory(&self.space.nvmap).map(|memory| memory.free)
     }
 
@@ -214,17 +213,12 @@ impl Backend for Nvgpu {
         unsafe { self.space.ctrl.send(&mut args) }?;
         Ok(args.gpu_timestamp)
     }
-
-    fn witness(&self) -> Option<&dyn Witness> {
-        self.space.sys.witness()
-    }
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use nv_hw::class;
 
-    use crate::address::Bytes;
     use crate::info::{BackendKind, Classes, Info};
 
     /// A description of an Orin's GPU.
@@ -236,13 +230,13 @@ pub(crate) mod tests {
             sm_count: 16,
             tpc_count: 8,
             max_warps_per_sm: 48,
-            max_shared_per_block: Bytes::new(163 << 10),
+            max_shared_per_block: 163 << 10,
             classes: Classes {
                 compute: class::AMPERE_COMPUTE_B,
                 copy: class::AMPERE_DMA_COPY_B,
                 channel: class::AMPERE_CHANNEL_GPFIFO_B,
             },
-            memory: Bytes::new(64 << 30),
+            memory: 64 << 30,
             unified_memory: true,
             driver_version: String::new(),
             max_clock_hz: None,

@@ -10,7 +10,6 @@ use nvgpu_sys::{
 
 use super::handle::Handle;
 use super::settings::Caching;
-use crate::address::Bytes;
 use crate::error::Error;
 
 /// GPU pages of ga10b through this driver, in bytes; memory is allocated in whole pages.
@@ -30,17 +29,17 @@ fn cache_flags(caching: Caching) -> u32 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Memory {
     /// All of it.
-    pub total: Bytes,
-    /// What can be allocated: what the kernel calls available, without the contiguous area.
-    pub free: Bytes,
+    pub total: u64,
+    /// Memory that can be allocated: the kernel's available memory without the contiguous area.
+    pub free: u64,
 }
 
-/// What nvmap says of the heap of all buffers, or else the kernel of the machine.
+/// The size of nvmap's heap of all buffers, or else of the machine's memory.
 pub(super) fn memory(nvmap: &Handle) -> Result<Memory, Error> {
     let mut heap = nvmap_query_heap_params { heap_mask: NVMAP_HEAP_IOVMM, ..Default::default() };
     // SAFETY: the struct holds no addresses.
     let refused = match unsafe { nvmap.send(&mut heap) } {
-        Ok(()) => return Ok(Memory { total: Bytes::new(heap.total), free: Bytes::new(heap.free) }),
+        Ok(()) => return Ok(Memory { total: heap.total, free: heap.free }),
         Err(error) => error,
     };
     match std::fs::read_to_string("/proc/meminfo").ok().as_deref().and_then(of_meminfo) {
@@ -56,7 +55,7 @@ pub(super) fn memory(nvmap: &Handle) -> Result<Memory, Error> {
 fn of_meminfo(text: &str) -> Option<Memory> {
     let bytes = |name: &str| {
         let kib = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-        kib.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024).map(Bytes::new)
+        kib.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
     };
     Some(Memory { total: bytes("MemTotal")?, free: bytes("MemAvailable")? })
 }
@@ -117,7 +116,7 @@ mod tests {
 
     #[test]
     fn the_size_of_memory_is_read_from_the_kernel_s_table() {
-        let [total, free] = [64_348_344, 1_000_000].map(|kib| Bytes::new(kib << 10));
+        let [total, free] = [64_348_344, 1_000_000].map(|kib| kib << 10);
         let text = "MemTotal:       64348344 kB\nMemFree: 1 kB\nMemAvailable:    1000000 kB\n";
         assert_eq!(of_meminfo(text), Some(Memory { total, free }));
         assert_eq!(of_meminfo("MemFree: 1 kB\nMemAvailable: 1 kB\n"), None);

@@ -1,4 +1,4 @@
-//! How a device is opened.
+//! Options with which a device is opened.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::backend::MemoryKind;
 use crate::info::GpuCache;
 use crate::profile::{CommandMemory, Preemption, Subcontext};
 
-/// How the CPU maps a buffer.
+/// The CPU's mapping of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Caching {
     /// Cached.
@@ -15,14 +15,14 @@ pub(crate) enum Caching {
     WriteCombined,
 }
 
-/// How to open a device.
+/// Options with which a device is opened.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     /// Reserve both windows.
     pub reserve_windows: bool,
-    /// What the level-2 cache may keep.
+    /// The content that the level-2 cache may keep.
     pub cache: GpuCache,
-    /// How long requests are repeated that signals interrupt, or that kernels are in the way of.
+    /// Time for which requests are repeated that signals interrupt, or that kernels are in the way of.
     pub patience: Duration,
     /// CPU mapping of commands.
     pub commands: CommandMemory,
@@ -30,7 +30,7 @@ pub(crate) struct Settings {
     pub conservative: bool,
     /// The subcontext of channels; `None` for the asynchronous one where the driver has it.
     pub subcontext: Option<Subcontext>,
-    /// Where kernels are to be preempted.
+    /// The points at which kernels are preempted.
     pub preemption: Preemption,
     /// Context-switch time of a channel's life; `None` for the driver's.
     pub switch_limit: Option<Duration>,
@@ -39,7 +39,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// How the CPU maps memory of a kind.
+    /// The CPU mapping for memory of a kind.
     pub fn caching(&self, kind: MemoryKind) -> Caching {
         let combined = match kind {
             MemoryKind::Command => self.commands == CommandMemory::WriteCombined,

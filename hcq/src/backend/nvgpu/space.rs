@@ -19,9 +19,9 @@ use super::group::{Group, Member};
 use super::handle::Handle;
 use super::nvmap::{self, PAGE};
 use super::settings::Settings;
-use crate::address::{Bytes, GpuVa};
+use crate::address::GpuVa;
 use crate::backend::Layout;
-use crate::error::{Error, with_causes};
+use crate::error::{DriverError, Error, OpenError, with_causes};
 use crate::info::{BackendKind, Classes, Info};
 use crate::profile::Preemption;
 use crate::sync::lock;
@@ -64,7 +64,7 @@ pub(super) struct Space {
     lacking: Mutex<BTreeSet<&'static str>>,
 }
 
-/// What the driver says of the chip, besides its description.
+/// Facts of the chip that the driver gives besides its description.
 struct Chip {
     /// As [`Space::local_warps`].
     local_warps: u32,
@@ -119,7 +119,7 @@ impl Space {
     /// otherwise then.
     pub fn without(&self, answer: Result<(), Error>, otherwise: &'static str) -> Result<(), Error> {
         match answer {
-            Err(error @ Error::Ioctl { name, .. }) if error.is_refusal() => {
+            Err(error @ Error::Driver(DriverError::Ioctl { name, .. })) if error.is_refusal() => {
                 if lock(&self.lacking).insert(name) {
                     tracing::warn!(error = %with_causes(&error), "the driver lacks a request: {otherwise}");
                 }
@@ -139,7 +139,7 @@ pub(super) fn warn_of_whole_kernels(why: &str) {
     );
 }
 
-/// Where the addresses for buffers end.
+/// End of the addresses for buffers.
 const fn arena_end(reserve_windows: bool) -> u64 {
     if reserve_windows { LOCAL_WINDOW } else { VA_END }
 }
@@ -159,22 +159,22 @@ pub(super) fn layout(reserve_windows: bool, local_warps: u32) -> Layout {
     }
 }
 
-/// What the GPU is.
+/// The GPU's description.
 fn describe(ctrl: &Handle, nvmap: &Handle, kind: BackendKind) -> Result<(Info, Chip), Error> {
     let gpu = nvgpu_sys::characteristics(ctrl.sys(), ctrl.as_fd()).map_err(Error::ioctl)?;
     let sm = gpu.sm_arch_sm_version;
     let number = (sm >> 8) * 10 + (sm & 0xff);
     let target = qmd::Target::from_sm(number).filter(|target| target.is_run());
-    let target = target.ok_or(Error::UnsupportedSm { sm: number })?;
+    let target = target.ok_or(Error::Open(OpenError::UnsupportedSm { sm: number }))?;
     let classes = Classes { compute: gpu.compute_class, copy: gpu.dma_copy_class, channel: gpu.gpfifo_class };
-    // What an answer that is too short lacks reads as zero.
+    // Bytes missing from a short answer read as zero.
     if classes.compute == 0 || classes.copy == 0 {
         let name = nvgpu_sys::nvgpu_gpu_get_characteristics::NAME;
-        return Err(Error::Answer {
+        return Err(Error::Driver(DriverError::Answer {
             name,
             value: 0,
             expected: "the numbers of the compute and copy classes",
-        });
+        }));
     }
     let mut sms = nvgpu_gpu_num_vsms::default();
     // SAFETY: the struct holds no addresses.
@@ -195,7 +195,7 @@ fn describe(ctrl: &Handle, nvmap: &Handle, kind: BackendKind) -> Result<(Info, C
         sm_count: sms.num_vsms,
         tpc_count: gpu.num_gpc.saturating_mul(gpu.num_tpc_per_gpc),
         max_warps_per_sm: target.max_warps(),
-        max_shared_per_block: Bytes::new(u64::from(target.max_shared_bytes() - qmd::RESERVED_SHARED_BYTES)),
+        max_shared_per_block: u64::from(target.max_shared_bytes() - qmd::RESERVED_SHARED_BYTES),
         classes,
         memory,
         unified_memory: gpu.on_board_video_memory_size == 0,
@@ -246,11 +246,11 @@ fn reserve(address_space: &Handle, va: u64, len: u64) -> Result<(), Error> {
     unsafe { address_space.send(&mut args) }?;
     match args.o_a == va {
         true => Ok(()),
-        false => Err(Error::Answer {
+        false => Err(Error::Driver(DriverError::Answer {
             name: nvgpu_as_alloc_space_args::NAME,
             value: args.o_a,
             expected: "the fixed address asked for",
-        }),
+        })),
     }
 }
 

@@ -18,7 +18,7 @@ use super::fault::{Debugger, Notifier};
 use super::memory::{Allocation, GRANULE, Placement};
 use super::space::Space;
 use crate::backend::Engine;
-use crate::error::Error;
+use crate::error::{DriverError, Error, QueueError};
 use crate::info::Classes;
 
 /// Bytes of video memory for ring and USERD.
@@ -26,14 +26,14 @@ pub(super) const MEMORY: u64 = GRANULE;
 /// Bytes of USERD.
 const USERD: u64 = 512;
 
-/// What a channel is asked to be.
+/// The parameters of a channel to create.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
-    /// What it is for.
+    /// The engine.
     pub engine: Engine,
     /// Ring entries.
     pub entries: u32,
-    /// Where its ring goes.
+    /// GPU address of its ring.
     pub va: u64,
     /// Engine type of a copy engine with a runlist of its own.
     pub copy_engine: Option<u32>,
@@ -77,11 +77,11 @@ impl Channel {
     pub fn new(space: &Arc<Space>, classes: &Classes, wanted: Wanted) -> Result<Self, Error> {
         let userd = (8 * u64::from(wanted.entries)).next_multiple_of(4096);
         if userd + USERD > MEMORY {
-            return Err(Error::RingTooSmall {
+            return Err(Error::Queue(QueueError::RingTooSmall {
                 what: "a channel's ring",
-                len: (userd + USERD).into(),
-                capacity: MEMORY.into(),
-            });
+                len: userd + USERD,
+                capacity: MEMORY,
+            }));
         }
         let mut memory = Allocation::new(space, Placement::Video, MEMORY)?;
         memory.map_cpu(space, Placement::Video, MEMORY, "a channel's ring")?;
@@ -190,14 +190,14 @@ impl Channel {
             false => create!(NV_CHANNEL_ALLOC_PARAMS, flags),
         };
         match create(DENY_PRIVILEGED) {
-            Err(Error::Status {
+            Err(Error::Driver(DriverError::Status {
                 status:
                     NV_ERR_INVALID_ARGUMENT
                     | NV_ERR_INVALID_FLAGS
                     | NV_ERR_NOT_SUPPORTED
                     | NV_ERR_INSUFFICIENT_PERMISSIONS,
                 ..
-            }) => {
+            })) => {
                 tracing::debug!("the driver refuses a channel that denies itself privileges");
                 create(0)
             }
@@ -221,7 +221,7 @@ impl Channel {
         self.token
     }
 
-    /// What the driver wrote when it stopped the channel.
+    /// The error notifier, which the driver writes when it stops the channel.
     pub fn notifier(&self) -> &Notifier {
         &self.notifier
     }

@@ -18,7 +18,7 @@ use rm_sys::{
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::backend::calls::Calls;
-use crate::error::Error;
+use crate::error::{DriverError, Error};
 
 /// The node of the resource manager itself.
 const CONTROL_NODE: &CStr = c"/dev/nvidiactl";
@@ -93,7 +93,7 @@ pub(super) unsafe fn escape<E: Escape>(sys: &dyn Sys, fd: BorrowedFd<'_>, args: 
 
 /// Turns a status word into an error that names what was refused.
 pub(super) fn check(call: &'static str, status: u32) -> Result<(), Error> {
-    Status(status).ok().map_err(|status| Error::Status { call, status: status.0 })
+    Status(status).ok().map_err(|status| Error::Driver(DriverError::Status { call, status: status.0 }))
 }
 
 impl Client {
@@ -264,7 +264,11 @@ impl Client {
         if at != va {
             self.unmap_gpu(device, space, memory, len, at)?;
             let expected = "the fixed address asked for";
-            return Err(Error::Answer { name: NVOS46_PARAMETERS::NAME, value: at, expected });
+            return Err(Error::Driver(DriverError::Answer {
+                name: NVOS46_PARAMETERS::NAME,
+                value: at,
+                expected,
+            }));
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What the driver and the SMs report about an error.
+//! Errors as the driver and the SMs report them.
 
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -91,7 +91,7 @@ struct Polls {
     /// When a wait last asked for a poll.
     asked: Instant,
     interval: Duration,
-    /// What the registers held before the channel ran anything: traces of others.
+    /// Register values before the channel ran anything: traces of others.
     before: Vec<SmState>,
     found: Vec<SmState>,
 }

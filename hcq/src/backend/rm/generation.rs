@@ -6,7 +6,7 @@ use rm_sys::{
     HOPPER_COMPUTE_A, HOPPER_DMA_COPY_A, HOPPER_USERMODE_A, TURING_COMPUTE_A,
 };
 
-use crate::error::Error;
+use crate::error::{Error, OpenError};
 use crate::info::Classes;
 
 /// Classes that a generation's channels are made of. The compute class decides the QMD and the constant bank,
@@ -75,7 +75,7 @@ impl Generation {
     ///
     /// Every chip offers one compute class; that names it. Its other classes must be offered too.
     pub fn of(list: &[u32]) -> Result<&'static Self, Error> {
-        let refused = |what| Error::Unsupported { what, value: 0, supported: SUPPORTED };
+        let refused = |what| Error::Open(OpenError::Unsupported { what, value: 0, supported: SUPPORTED });
         let Some(found) = GENERATIONS.iter().find(|g| list.contains(&g.classes.compute)) else {
             let other = [
                 (BLACKWELL_COMPUTE_B, "the generation Blackwell (GB20x, sm_120), compute class"),
@@ -83,14 +83,20 @@ impl Generation {
                 (TURING_COMPUTE_A, "the generation Turing (sm_75), compute class"),
             ];
             return Err(match other.into_iter().find(|(class, _)| list.contains(class)) {
-                Some((class, what)) => Error::Unsupported { what, value: class.into(), supported: SUPPORTED },
+                Some((class, what)) => {
+                    Error::Open(OpenError::Unsupported { what, value: class.into(), supported: SUPPORTED })
+                }
                 None => refused("a GPU without a known compute class"),
             });
         };
         for class in [found.classes.copy, found.classes.channel, found.usermode] {
             if !list.contains(&class) {
                 let what = "a GPU that offers its compute class without class";
-                return Err(Error::Unsupported { what, value: class.into(), supported: SUPPORTED });
+                return Err(Error::Open(OpenError::Unsupported {
+                    what,
+                    value: class.into(),
+                    supported: SUPPORTED,
+                }));
             }
         }
         Ok(found)

@@ -18,8 +18,7 @@ use rm_sys::{
 
 use super::client::{Object, escape, open, send};
 use super::generation::Generation;
-use crate::address::Bytes;
-use crate::error::Error;
+use crate::error::{DriverError, Error, OpenError};
 use crate::info::{BackendKind, Info};
 
 /// GPUs that one `NV_ESC_CARD_INFO` can list.
@@ -63,11 +62,11 @@ pub(super) fn find(sys: &dyn Sys, control: &OwnedFd) -> Result<Card, Error> {
             Err(error) => refused = refused.or(Some(error)),
         }
     }
-    Err(refused.unwrap_or(Error::Answer {
+    Err(refused.unwrap_or(Error::Driver(DriverError::Answer {
         name: nv_ioctl_card_info_t::NAME,
         value: 0,
         expected: "at least one GPU",
-    }))
+    })))
 }
 
 /// The classes the GPU offers.
@@ -97,12 +96,12 @@ fn gr_info<const N: usize>(subdevice: &Object, indices: [u32; N]) -> Result<[u32
 }
 
 /// Video memory that nobody has allocated.
-pub(super) fn free_memory(subdevice: &Object) -> Result<Bytes, Error> {
+pub(super) fn free_memory(subdevice: &Object) -> Result<u64, Error> {
     fb_kib(subdevice, NV2080_CTRL_FB_INFO_INDEX_HEAP_FREE)
 }
 
 /// A figure about video memory, which the driver counts in KiB.
-fn fb_kib(subdevice: &Object, index: u32) -> Result<Bytes, Error> {
+fn fb_kib(subdevice: &Object, index: u32) -> Result<u64, Error> {
     let mut list = [NV2080_CTRL_FB_INFO { index, data: 0 }];
     let mut args = NV2080_CTRL_FB_GET_INFO_PARAMS {
         fbInfoListSize: 1,
@@ -111,7 +110,7 @@ fn fb_kib(subdevice: &Object, index: u32) -> Result<Bytes, Error> {
     };
     // SAFETY: the address is that of `list`, which is as long as stated and outlives the call.
     unsafe { subdevice.control(&mut args) }?;
-    Ok(Bytes::new(u64::from(list[0].data) << 10))
+    Ok(u64::from(list[0].data) << 10)
 }
 
 fn name(subdevice: &Object, release: Release) -> Result<String, Error> {
@@ -130,7 +129,7 @@ fn name(subdevice: &Object, release: Release) -> Result<String, Error> {
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// What the GPU is.
+/// The GPU's description.
 pub(super) fn describe(
     subdevice: &Object,
     generation: &Generation,
@@ -150,7 +149,7 @@ pub(super) fn describe(
     )?;
     let number = (sm >> 8) * 10 + (sm & 0xff);
     let target = qmd::Target::from_sm(number).filter(|target| target.is_run());
-    let target = target.ok_or(Error::UnsupportedSm { sm: number })?;
+    let target = target.ok_or(Error::Open(OpenError::UnsupportedSm { sm: number }))?;
     Ok(Info {
         name: name(subdevice, release)?,
         backend: BackendKind::Rm,
@@ -158,7 +157,7 @@ pub(super) fn describe(
         sm_count: tpcs.saturating_mul(sms_per_tpc),
         tpc_count: gpcs_by_design.saturating_mul(tpcs_by_design),
         max_warps_per_sm: warps,
-        max_shared_per_block: Bytes::new(u64::from(target.max_shared_bytes() - qmd::RESERVED_SHARED_BYTES)),
+        max_shared_per_block: u64::from(target.max_shared_bytes() - qmd::RESERVED_SHARED_BYTES),
         classes: generation.classes,
         memory: fb_kib(subdevice, NV2080_CTRL_FB_INFO_INDEX_RAM_SIZE)?,
         unified_memory: false,

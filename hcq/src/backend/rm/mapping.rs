@@ -13,9 +13,9 @@ use rm_sys::{Escape, NVOS34_PARAMETERS, nv_ioctl_nvos33_parameters_with_fd};
 use super::client::{Client, Handle, check, open_control};
 use crate::address::Bytes;
 use crate::errno::Errno;
-use crate::error::Error;
+use crate::error::{DriverError, Error};
 
-/// Whose node a mapping is made through.
+/// The device node through which a mapping is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Node {
     /// The GPU's: registers and video memory.
@@ -42,7 +42,7 @@ unsafe impl Sync for CpuMapping {}
 
 impl fmt::Debug for CpuMapping {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CpuMapping({} at {:p})", Bytes::new(self.len as u64), self.base)
+        write!(f, "CpuMapping({} at {:p})", Bytes(self.len as u64), self.base)
     }
 }
 
@@ -74,7 +74,8 @@ impl CpuMapping {
         unsafe { client.escape(&mut args) }?;
         check(nv_ioctl_nvos33_parameters_with_fd::NAME, args.params_status)?;
         let cookie = args.params_pLinearAddress;
-        let failed = |errno| Error::Mmap { what, len: Bytes::new(len as u64), errno: Errno::of(errno) };
+        let failed =
+            |errno| Error::Driver(DriverError::Mmap { what, len: len as u64, errno: Errno::of(errno) });
         let prot = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         let mapped = NonZeroUsize::new(len).ok_or(nix::errno::Errno::EINVAL).and_then(|len| {
             // SAFETY: the memory is reached through volatile accesses, atomics and raw copies only.

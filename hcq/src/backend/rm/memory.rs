@@ -19,14 +19,14 @@ use rm_sys::{
 use super::client::Object;
 use super::mapping::{CpuMapping, Node};
 use super::space::Space;
-use crate::error::Error;
+use crate::error::{DriverError, Error};
 
 /// Mappings of the address space start and end on multiples of this: no two share a page of any size.
 pub(super) const GRANULE: u64 = 2 << 20;
 /// Pages of system memory.
 const PAGE: u64 = 4096;
 
-/// Which memory, and how it is cached.
+/// Placement and caching of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Placement {
     /// The GPU's own.
@@ -60,7 +60,7 @@ impl Placement {
         }
     }
 
-    /// What `NV_MEMORY_ALLOCATION_PARAMS` asks for, for memory in one stretch of the GPU's or in several.
+    /// Fields of `NV_MEMORY_ALLOCATION_PARAMS`, for memory in one stretch of the GPU's or in several.
     fn parameters(self, owner: u32, len: u64, contiguous: bool) -> NV_MEMORY_ALLOCATION_PARAMS {
         const COMMON: u32 = NVOS32_ALLOC_FLAGS_IGNORE_BANK_PLACEMENT
             | NVOS32_ALLOC_FLAGS_ALIGNMENT_FORCE
@@ -136,11 +136,11 @@ impl Allocation {
         })?;
         if parameters.size < len {
             let expected = "at least the size asked for";
-            return Err(Error::Answer {
+            return Err(Error::Driver(DriverError::Answer {
                 name: "NV_MEMORY_ALLOCATION_PARAMS",
                 value: parameters.size,
                 expected,
-            });
+            }));
         }
         Ok(Self { gpu: None, cpu: None, memory })
     }
@@ -182,7 +182,7 @@ impl Allocation {
         self.memory.handle()
     }
 
-    /// Where the CPU sees it.
+    /// The CPU mapping, if there is one.
     pub fn cpu(&self) -> Option<&CpuMapping> {
         self.cpu.as_ref()
     }

@@ -19,8 +19,8 @@ use super::{
     Backend, ChannelId, ChannelRequest, Layout, Memory, MemoryId, MemoryKind, MemoryRequest, MmuError,
     RawChannel, RawFault,
 };
-use crate::address::{Bytes, GpuVa};
-use crate::error::Error;
+use crate::address::GpuVa;
+use crate::error::{DriverError, Error, MemoryError};
 use crate::info::Info;
 use crate::sync::lock;
 
@@ -81,8 +81,9 @@ impl Rm {
     /// is too busy for, are repeated for `patience`.
     ///
     /// # Errors
-    /// [`Error::Driver`] for a driver release and [`Error::Unsupported`] for a GPU generation that is not
-    /// known here, else the call that the driver refused.
+    /// [`OpenError::Driver`](crate::OpenError::Driver) for a driver release and
+    /// [`OpenError::Unsupported`](crate::OpenError::Unsupported) for a GPU generation that is not known here,
+    /// else the call that the driver refused.
     pub fn open(sys: Arc<dyn Sys>, log: Box<dyn KernelLog>, patience: Duration) -> Result<Self, Error> {
         let sys = Arc::new(Calls::new(sys, patience));
         let control = client::open_control(&*sys)?;
@@ -149,7 +150,7 @@ impl Backend for Rm {
             MemoryKind::Command => (Placement::Video, true),
             MemoryKind::Signal | MemoryKind::Shared => (Placement::System, true),
         };
-        let len = request.len.count();
+        let len = request.len;
         let mut allocation = Allocation::new(&self.space, placement, len)?;
         if visible {
             allocation.map_cpu(&self.space, placement, len, "GPU memory")?;
@@ -160,7 +161,7 @@ impl Backend for Rm {
         Ok(Memory { id: MemoryId(id), cpu })
     }
 
-    fn free_memory(&self) -> Result<Bytes, Error> {
+    fn free_memory(&self) -> Result<u64, Error> {
         gpu::free_memory(self.space.subdevice())
     }
 
@@ -171,15 +172,15 @@ impl Backend for Rm {
     }
 
     fn create_channel(&self, request: &ChannelRequest) -> Result<RawChannel, Error> {
-        let va = request.va.map(GpuVa::raw).ok_or(Error::Answer {
+        let va = request.va.map(GpuVa::raw).ok_or(Error::Driver(DriverError::Answer {
             name: "a channel request",
             value: 0,
             expected: "an address for the ring",
-        })?;
+        }))?;
         let copy_engine = self.copy_engine;
         let wanted = Wanted { engine: request.engine, entries: request.entries, va, copy_engine };
         let channel = Channel::new(&self.space, &self.info.classes, wanted)?;
-        let unmapped = Error::NotMapped { va: GpuVa::inside(va) };
+        let unmapped = Error::Memory(MemoryError::NotMapped { va: GpuVa::inside(va) });
         let (Some(ring), Some(userd)) = (channel.ring(), channel.userd()) else { return Err(unmapped) };
         let (id, token) = (self.new_id(), channel.token());
         lock(&self.channels).insert(id, channel);

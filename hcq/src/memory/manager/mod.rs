@@ -1,9 +1,9 @@
 //! GPU memory: large pieces mapped one by one and kept for a while when they are freed, small ones cut from
 //! larger pieces.
 //!
-//! A [`Piece`] owns its memory and gives it back when it is dropped. Who drops one has made sure that no work
-//! of the GPU uses it any more. In a fork of the process that allocated it, a piece is out of reach, and
-//! stays the parent's when it is dropped.
+//! A [`Piece`] owns its memory and gives it back when it is dropped. The owner that drops one has made sure
+//! that no work of the GPU uses it any more. In a fork of the process that allocated it, a piece is out of
+//! reach, and stays the parent's when it is dropped.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,17 +12,14 @@ use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use nvgpu_sys::{Note, Notes};
-
 use crate::address::{Bytes, GpuVa};
 use crate::backend::{Backend, Memory, MemoryKind, MemoryRequest};
-use crate::error::Error;
+use crate::error::{Error, MemoryError};
 use crate::memory::kept::Kept;
-use crate::memory::piece_note;
-use crate::memory::quarantine::Quarantine;
 use crate::memory::range_set::RangeSet;
 use crate::memory::shared_bytes;
 use crate::memory::va_space::{Place, Reach, VaSpace};
+use crate::observer::Observer;
 use crate::process::Process;
 use crate::sync::lock;
 
@@ -32,10 +29,6 @@ const SMALL: u64 = 256 << 10;
 const CHUNK: u64 = 2 << 20;
 /// Unit and alignment of a piece of a chunk; what a QMD and a constant bank need.
 const UNIT: u64 = 256;
-/// Where accesses of kernels are checked: unused bytes after each piece of a chunk, and unmapped addresses
-/// after each mapping. A stride past them is not noticed.
-const RED_ZONE: u64 = 4 << 10;
-const GUARD: u64 = 1 << 20;
 
 /// A range of the address space that is in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,9 +36,9 @@ const GUARD: u64 = 1 << 20;
 pub struct Mapping {
     /// First address.
     pub va: GpuVa,
-    /// Length asked for.
-    pub len: Bytes,
-    /// What it is: "buffer", "program", "command ring", ...
+    /// Length asked for, in bytes.
+    pub len: u64,
+    /// The kind of object: "buffer", "program", "command ring", ...
     pub what: &'static str,
 }
 
@@ -61,7 +54,7 @@ pub(crate) struct Piece {
 
 impl fmt::Debug for Piece {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Piece({} at {})", Bytes::new(self.len), self.va)
+        write!(f, "Piece({} at {})", Bytes(self.len), self.va)
     }
 }
 
@@ -73,8 +66,8 @@ unsafe impl Sync for Piece {}
 enum Home {
     /// A mapping of its own, at this place.
     Own(Memory, Place),
-    /// Part of the chunk that starts here.
-    Chunk(u64),
+    /// Part of a chunk.
+    Chunk,
 }
 
 impl Drop for Piece {
@@ -89,7 +82,7 @@ impl Drop for Piece {
 }
 
 impl Piece {
-    /// Where the GPU sees it.
+    /// The GPU address.
     pub fn va(&self) -> GpuVa {
         self.va
     }
@@ -105,7 +98,7 @@ impl Piece {
         self.len
     }
 
-    /// What it is for.
+    /// Its kind.
     pub fn kind(&self) -> MemoryKind {
         self.kind
     }
@@ -122,7 +115,12 @@ impl Piece {
 
     fn check(&self, offset: u64, len: u64) -> Result<(), Error> {
         if offset.checked_add(len).is_none_or(|end| end > self.len) {
-            return Err(Error::OutOfBounds { what: "memory", offset, len, size: Bytes::new(self.len) });
+            return Err(Error::Memory(MemoryError::OutOfBounds {
+                what: "memory",
+                offset,
+                len,
+                size: self.len,
+            }));
         }
         Ok(())
     }
@@ -131,14 +129,9 @@ impl Piece {
         // A fork has no mapping there.
         self.manager.process.check()?;
         self.check(offset, len)?;
-        let base = self.cpu.ok_or(Error::NotMapped { va: self.va })?;
+        let base = self.cpu.ok_or(Error::Memory(MemoryError::NotMapped { va: self.va }))?;
         // SAFETY: `offset` is inside the mapping, which is `self.len` bytes long.
         Ok(unsafe { base.add(offset as usize) })
-    }
-
-    /// Where the CPU sees `len` bytes at `offset`.
-    pub fn address(&self, offset: u64, len: u64) -> Result<usize, Error> {
-        Ok(self.pointer(offset, len)?.addr().get())
     }
 
     /// Copies into the memory. It has a CPU mapping unless it is of the device kind. Threads that copy to or
@@ -192,21 +185,10 @@ impl Chunk {
     }
 }
 
-/// Addresses that are free again.
-enum Freed {
-    /// Those of a mapping that is gone.
-    Place(Place),
-    /// Part of the chunk that starts at an address.
-    Part(u64, Range<u64>),
-}
-
 struct State {
     va: VaSpace,
     chunks: BTreeMap<u64, Chunk>,
     mappings: BTreeMap<u64, Mapping>,
-    /// Used where accesses of kernels are checked.
-    quarantine: Quarantine<Freed>,
-    /// Used where they are not.
     kept: Kept<MemoryKind, (Memory, Place)>,
 }
 
@@ -230,7 +212,7 @@ impl Drop for Reservation {
         }
         let mut state = self.manager.state();
         state.mappings.remove(&self.place.va.raw());
-        state.va.free(self.place.clone());
+        state.va.free(self.place.range.clone());
     }
 }
 
@@ -239,8 +221,9 @@ pub(crate) struct MemoryManager {
     backend: Arc<dyn Backend>,
     /// The one that allocates: in a fork of it, locks may be held by threads that do not exist.
     process: Process,
-    /// What becomes of notes.
-    notes: Notes,
+    observer: Arc<dyn Observer>,
+    /// Unused bytes after each piece of a chunk.
+    gap: u64,
     state: Mutex<State>,
 }
 
@@ -253,40 +236,29 @@ fn reach(kind: MemoryKind) -> Reach {
 
 impl MemoryManager {
     /// Nothing allocated yet. Keeps at most `keep` bytes of what is freed.
-    pub fn new(backend: Arc<dyn Backend>, reserve_windows: bool, keep: Bytes) -> Arc<Self> {
-        let (notes, va) = (backend.notes(), VaSpace::new(backend.layout(), reserve_windows));
-        let va = if notes == Notes::Checked { va.with_guard(GUARD) } else { va };
-        let (chunks, mappings, quarantine) = (BTreeMap::new(), BTreeMap::new(), Quarantine::default());
-        // What is kept stays mapped: a kernel that uses freed memory would not be noticed.
-        let kept = Kept::new(if notes == Notes::Checked { 0 } else { keep.count() });
-        let state = Mutex::new(State { va, chunks, mappings, quarantine, kept });
-        Arc::new(Self { backend, process: Process::current(), notes, state })
-    }
-
-    /// Whether the device takes notes of its memory.
-    pub fn takes_notes(&self) -> bool {
-        self.notes != Notes::Ignored
-    }
-
-    /// Says something of the memory to a device that checks kernels.
-    pub fn note<'a>(&self, note: impl FnOnce() -> Note<'a>) {
-        if self.notes != Notes::Ignored {
-            self.backend.note(&note());
-        }
+    pub fn new(
+        backend: Arc<dyn Backend>,
+        observer: Arc<dyn Observer>,
+        reserve_windows: bool,
+        keep: u64,
+    ) -> Arc<Self> {
+        let spacing = observer.spacing();
+        let va = VaSpace::new(backend.layout(), reserve_windows, spacing.mappings);
+        let (chunks, mappings, kept) = (BTreeMap::new(), BTreeMap::new(), Kept::new(keep));
+        let state = Mutex::new(State { va, chunks, mappings, kept });
+        Arc::new(Self { backend, process: Process::current(), observer, gap: spacing.pieces, state })
     }
 
     /// Bytes of a chunk that a piece of `len` bytes takes.
     fn units(&self, len: u64) -> u64 {
-        len.next_multiple_of(UNIT) + if self.notes == Notes::Checked { RED_ZONE } else { 0 }
+        len.next_multiple_of(UNIT) + self.gap
     }
 
-    /// Takes addresses; those in quarantine and of kept memory too if there are no others.
+    /// Takes addresses; those that are held back and of kept memory too if there are no others.
     fn place(&self, take: impl Fn(&mut VaSpace) -> Result<Place, Error>) -> Result<Place, Error> {
-        let mut state = self.state();
-        let place = take(&mut state.va);
-        let waiting = if place.is_err() { state.quarantine.take_all() } else { Vec::new() };
-        drop(state);
-        if place.is_ok() || (waiting.is_empty() && self.kept() == Bytes::new(0)) {
+        let place = take(&mut self.state().va);
+        let waiting = if place.is_err() { self.observer.let_go() } else { Vec::new() };
+        if place.is_ok() || (waiting.is_empty() && self.kept() == 0) {
             return place;
         }
         self.recycle_all(waiting)?;
@@ -295,8 +267,8 @@ impl MemoryManager {
     }
 
     /// Freed memory that is kept for the next allocation of its size.
-    pub fn kept(&self) -> Bytes {
-        Bytes::new(self.state().kept.bytes())
+    pub fn kept(&self) -> u64 {
+        self.state().kept.bytes()
     }
 
     /// Gives the memory that is kept back to the driver.
@@ -310,8 +282,7 @@ impl MemoryManager {
         let one = |(memory, place): (Memory, Place)| {
             // The addresses become free only when nothing is mapped there any more.
             self.backend.free(memory.id)?;
-            self.state().va.free(place);
-            Ok(())
+            self.release(place.range, 0)
         };
         all.into_iter().map(one).fold(Ok(()), Result::and)
     }
@@ -323,7 +294,7 @@ impl MemoryManager {
     /// Allocates `len` bytes, at least one, aligned to 256 bytes.
     pub fn alloc(self: &Arc<Self>, len: u64, kind: MemoryKind, what: &'static str) -> Result<Piece, Error> {
         if len == 0 {
-            return Err(Error::EmptyBuffer);
+            return Err(Error::Memory(MemoryError::EmptyBuffer));
         }
         if len <= SMALL {
             // The driver was asked for memory that many pieces share.
@@ -333,7 +304,7 @@ impl MemoryManager {
         if let Some((memory, place)) = kept {
             return Ok(self.own(memory, place, len, kind, what));
         }
-        let place = self.place(|va| va.alloc(Bytes::new(len), reach(kind)));
+        let place = self.place(|va| va.alloc(len, reach(kind)));
         let piece = place.and_then(|place| self.map(place, len, kind, what));
         piece.map_err(|error| self.explain(error, len, kind, what))
     }
@@ -341,18 +312,18 @@ impl MemoryManager {
     /// Allocates `len` bytes of device memory at `va`.
     pub fn alloc_at(self: &Arc<Self>, va: GpuVa, len: u64, what: &'static str) -> Result<Piece, Error> {
         if len == 0 {
-            return Err(Error::EmptyBuffer);
+            return Err(Error::Memory(MemoryError::EmptyBuffer));
         }
-        let place = self.place(|free| free.alloc_at(va, Bytes::new(len)))?;
+        let place = self.place(|free| free.alloc_at(va, len))?;
         let kind = MemoryKind::Device;
         self.map(place, len, kind, what).map_err(|error| self.explain(error, len, kind, what))
     }
 
     /// Takes addresses without memory.
     pub fn reserve(self: &Arc<Self>, len: u64, what: &'static str) -> Result<Reservation, Error> {
-        let place = self.place(|va| va.alloc(Bytes::new(len), Reach::Low))?;
+        let place = self.place(|va| va.alloc(len, Reach::Low))?;
         let mut state = self.state();
-        state.mappings.insert(place.va.raw(), Mapping { va: place.va, len: Bytes::new(len), what });
+        state.mappings.insert(place.va.raw(), Mapping { va: place.va, len, what });
         Ok(Reservation { place, manager: self.clone() })
     }
 
@@ -360,27 +331,28 @@ impl MemoryManager {
     fn allocate(&self, place: &Place, kind: MemoryKind) -> Result<Memory, Error> {
         let request = MemoryRequest { len: place.len, kind, va: place.va };
         let memory = self.backend.allocate(&request).or_else(|error| {
-            if !error.is_shortage() || self.kept() == Bytes::new(0) {
+            if !error.is_shortage() || self.kept() == 0 {
                 return Err(error);
             }
             self.give_back_kept()?;
             self.backend.allocate(&request)
         });
-        memory.inspect_err(|_| self.state().va.free(place.clone()))
+        memory.inspect_err(|_| self.state().va.free(place.range.clone()))
     }
 
-    /// What a shortage left of an allocation of `len` bytes; other errors as they are.
+    /// The error for a shortage of memory, with the sizes that are left; other errors as they are.
     fn explain(&self, error: Error, len: u64, kind: MemoryKind, what: &'static str) -> Error {
-        let (info, len) = (self.backend.info(), Bytes::new(len));
+        let (info, len) = (self.backend.info(), len);
         let known = info.unified_memory || !matches!(kind, MemoryKind::Signal | MemoryKind::Shared);
         let total = known.then_some(info.memory);
         // There may be memory where there are no addresses.
         let fits = total.is_none_or(|total| len <= total);
-        if !error.is_shortage() || matches!(error, Error::OutOfAddresses { .. }) && fits {
+        if !error.is_shortage() || matches!(error, Error::Memory(MemoryError::OutOfAddresses { .. })) && fits
+        {
             return error;
         }
         let free = if known { self.backend.free_memory().ok() } else { None };
-        Error::OutOfMemory { what, len, free, total, source: Box::new(error) }
+        Error::Memory(MemoryError::OutOfMemory { what, len, free, total, source: Box::new(error) })
     }
 
     fn map(
@@ -404,8 +376,8 @@ impl MemoryManager {
         what: &'static str,
     ) -> Piece {
         let va = place.va;
-        self.state().mappings.insert(va.raw(), Mapping { va, len: Bytes::new(len), what });
-        self.note(|| piece_note::note(va, len, what));
+        self.state().mappings.insert(va.raw(), Mapping { va, len: len, what });
+        self.observer.allocated(va, len, what);
         Piece { va, len, kind, cpu: memory.cpu, home: Home::Own(memory, place), manager: self.clone() }
     }
 
@@ -422,14 +394,13 @@ impl MemoryManager {
                 let va = GpuVa::inside(chunk.place.va.raw() + offset);
                 // SAFETY: `offset` is inside the chunk's mapping.
                 let cpu = chunk.memory.cpu.map(|base| unsafe { base.add(offset as usize) });
-                let home = Home::Chunk(chunk.place.va.raw());
-                mappings.insert(va.raw(), Mapping { va, len: Bytes::new(len), what });
+                mappings.insert(va.raw(), Mapping { va, len: len, what });
                 drop(state);
-                self.note(|| piece_note::note(va, len, what));
-                return Ok(Piece { va, len, kind, cpu, home, manager: self.clone() });
+                self.observer.allocated(va, len, what);
+                return Ok(Piece { va, len, kind, cpu, home: Home::Chunk, manager: self.clone() });
             }
             drop(state);
-            let place = self.place(|va| va.alloc(Bytes::new(CHUNK), reach(kind)))?;
+            let place = self.place(|va| va.alloc(CHUNK, reach(kind)))?;
             let memory = self.allocate(&place, kind)?;
             let chunk = Chunk { memory, kind, free: RangeSet::new(0..CHUNK), place };
             self.state().chunks.insert(chunk.place.va.raw(), chunk);
@@ -438,47 +409,41 @@ impl MemoryManager {
 
     /// Frees a piece that is being dropped.
     fn free(&self, piece: &Piece) -> Result<(), Error> {
-        self.note(|| Note::Freed { va: piece.va.raw() });
+        self.observer.freed(piece.va);
         self.state().mappings.remove(&piece.va.raw());
-        let (freed, kept) = match &piece.home {
-            Home::Own(memory, place) if self.notes == Notes::Checked => {
-                self.backend.free(memory.id)?;
-                (Freed::Place(place.clone()), 0)
-            }
+        match &piece.home {
             Home::Own(memory, place) => {
-                let (memory, len) = ((*memory, place.clone()), place.len.count());
+                let (memory, len) = ((*memory, place.clone()), place.len);
                 let gone = self.state().kept.put(piece.kind, len, memory);
-                return self.give_back(gone);
+                self.give_back(gone)
             }
-            Home::Chunk(start) => {
-                let (offset, units) = (piece.va.raw() - start, self.units(piece.len));
-                (Freed::Part(*start, offset..offset + units), units)
+            Home::Chunk => {
+                let (start, units) = (piece.va.raw(), self.units(piece.len));
+                self.release(start..start + units, units)
             }
-        };
-        if self.notes != Notes::Checked {
-            return self.recycle(freed);
         }
-        let over = self.state().quarantine.put(freed, kept);
-        self.recycle_all(over)
+    }
+
+    /// Nothing uses these addresses any more, nor the `memory` bytes that lie there: they are free when the
+    /// observer does not hold them back.
+    fn release(&self, addresses: Range<u64>, memory: u64) -> Result<(), Error> {
+        self.recycle_all(self.observer.hold_back(addresses, memory))
     }
 
     /// Makes all these addresses usable again, and says what went wrong first.
-    fn recycle_all(&self, freed: Vec<Freed>) -> Result<(), Error> {
+    fn recycle_all(&self, freed: Vec<Range<u64>>) -> Result<(), Error> {
         freed.into_iter().map(|freed| self.recycle(freed)).fold(Ok(()), Result::and)
     }
 
-    /// Makes addresses usable again.
-    fn recycle(&self, freed: Freed) -> Result<(), Error> {
+    /// Makes addresses usable again: those of a mapping that is gone, or a part of a chunk.
+    fn recycle(&self, freed: Range<u64>) -> Result<(), Error> {
         let mut state = self.state();
-        let (start, part) = match freed {
-            Freed::Place(place) => {
-                state.va.free(place);
-                return Ok(());
-            }
-            Freed::Part(start, part) => (start, part),
+        let before = state.chunks.range_mut(..=freed.start).next_back();
+        let Some((&start, chunk)) = before.filter(|(start, _)| freed.start - **start < CHUNK) else {
+            state.va.free(freed);
+            return Ok(());
         };
-        let Some(chunk) = state.chunks.get_mut(&start) else { return Ok(()) };
-        chunk.free.put(part);
+        chunk.free.put(freed.start - start..freed.end - start);
         let kind = chunk.kind;
         // One empty chunk of a kind is kept, so that a single buffer that comes and goes costs no driver call.
         let spare = chunk.is_empty()
@@ -486,7 +451,7 @@ impl MemoryManager {
         let Some(chunk) = (if spare { state.chunks.remove(&start) } else { None }) else { return Ok(()) };
         drop(state);
         self.backend.free(chunk.memory.id)?;
-        self.state().va.free(chunk.place);
+        self.state().va.free(chunk.place.range);
         Ok(())
     }
 

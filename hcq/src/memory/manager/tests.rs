@@ -4,10 +4,11 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::backend::tests::Books;
+use crate::observer::{Spacing, Unobserved};
 
 fn memory(full_at: usize) -> (Arc<Books>, Arc<MemoryManager>) {
     let books = Books::new(full_at);
-    (books.clone(), MemoryManager::new(books, true, Bytes::new(0)))
+    (books.clone(), MemoryManager::new(books, Arc::new(Unobserved), true, 0))
 }
 
 #[derive(Clone, Debug)]
@@ -112,23 +113,23 @@ fn the_neighbours_of_an_address_are_found() {
     let (before, after) = memory.around(a.va().raw() + (1 << 20));
     assert_eq!((before.unwrap().what, after.unwrap().va), ("a", b.va()));
     assert_eq!(memory.around(0), (None, memory.around(a.va().raw()).0));
-    assert!(matches!(a.write(1 << 20, &[1]), Err(Error::OutOfBounds { .. })));
-    assert!(matches!(a.read(u64::MAX, &mut [1]), Err(Error::OutOfBounds { .. })));
+    assert!(matches!(a.write(1 << 20, &[1]), Err(Error::Memory(MemoryError::OutOfBounds { .. }))));
+    assert!(matches!(a.read(u64::MAX, &mut [1]), Err(Error::Memory(MemoryError::OutOfBounds { .. }))));
 }
 
 #[test]
 fn freed_memory_is_used_again_by_what_fits_it_and_given_back_when_there_is_no_other() {
     let books = Books::new(3);
-    let memory = MemoryManager::new(books.clone(), true, Bytes::new(16 << 20));
+    let memory = MemoryManager::new(books.clone(), Arc::new(Unobserved), true, 16 << 20);
     let alloc = |len: u64| memory.alloc(len, MemoryKind::Device, "test");
     let first = alloc(4 << 20).unwrap();
     let va = first.va();
     drop(first);
-    assert_eq!((books.mapped().len(), memory.kept()), (1, Bytes::new(4 << 20)));
+    assert_eq!((books.mapped().len(), memory.kept()), (1, 4 << 20));
     assert!(memory.mappings().is_empty(), "what is kept is no piece");
 
     let second = alloc((4 << 20) - 5000).unwrap();
-    assert_eq!((second.va(), memory.kept()), (va, Bytes::new(0)));
+    assert_eq!((second.va(), memory.kept()), (va, 0));
     second.write((4 << 20) - 5001, &[1]).unwrap();
     assert!(second.write((4 << 20) - 5000, &[1]).is_err());
     let other = alloc(1 << 20).unwrap();
@@ -138,14 +139,79 @@ fn freed_memory_is_used_again_by_what_fits_it_and_given_back_when_there_is_no_ot
     assert_ne!(host.va(), va, "of another kind");
     // The third mapping that the books have room for is the one that is kept.
     let third = alloc(8 << 20).unwrap();
-    assert_eq!((memory.kept(), books.mapped().len()), (Bytes::new(0), 3));
+    assert_eq!((memory.kept(), books.mapped().len()), (0, 3));
     assert!(alloc(8 << 20).is_err());
 
     // Too large to be kept.
     drop((other, host, third));
     let large = alloc(17 << 20).unwrap();
     drop(large);
-    assert!(memory.kept() <= Bytes::new(16 << 20));
+    assert!(memory.kept() <= 16 << 20);
     memory.give_back_kept().unwrap();
     assert!(books.mapped().is_empty());
+}
+
+/// Keeps two ranges of addresses back, and books of what it was told.
+#[derive(Default)]
+struct Keeper {
+    told: Mutex<Vec<String>>,
+    held: Mutex<Vec<Range<u64>>>,
+}
+
+impl Observer for Keeper {
+    fn spacing(&self) -> Spacing {
+        Spacing { pieces: 4096, mappings: 1 << 20 }
+    }
+
+    fn allocated(&self, va: GpuVa, len: u64, what: &'static str) {
+        lock(&self.told).push(format!("{what} of {len} at {va}"));
+    }
+
+    fn freed(&self, va: GpuVa) {
+        lock(&self.told).push(format!("{va} freed"));
+    }
+
+    fn hold_back(&self, addresses: Range<u64>, _: u64) -> Vec<Range<u64>> {
+        let mut held = lock(&self.held);
+        held.push(addresses);
+        if held.len() > 2 { vec![held.remove(0)] } else { Vec::new() }
+    }
+
+    fn let_go(&self) -> Vec<Range<u64>> {
+        std::mem::take(&mut *lock(&self.held))
+    }
+}
+
+#[test]
+fn an_observer_has_room_between_pieces_and_holds_addresses_back() {
+    let (books, keeper) = (Books::new(usize::MAX), Arc::new(Keeper::default()));
+    let memory = MemoryManager::new(books.clone(), keeper.clone(), true, 0);
+    let alloc = |len: u64| memory.alloc(len, MemoryKind::Device, "test").unwrap();
+    for (len, apart) in [(100, 256 + 4096), (1 << 20, 2 << 20)] {
+        let (first, second) = (alloc(len), alloc(len));
+        let va = first.va();
+        assert_eq!(second.va().raw() - va.raw(), apart);
+        drop(first);
+        // Two are held back; the third lets the first go, which is the lowest free one.
+        let others = [alloc(len), alloc(len)];
+        assert!(others.iter().all(|other| other.va() != va), "{va} is used again at once");
+        drop((second, others));
+        assert_eq!(alloc(len).va(), va);
+        keeper.let_go().into_iter().for_each(|range| memory.recycle(range).unwrap());
+    }
+    assert_eq!(memory.mappings(), []);
+
+    let told = std::mem::take(&mut *lock(&keeper.told));
+    let first = alloc(300);
+    let va = first.va();
+    drop(first);
+    assert_eq!(*lock(&keeper.told), [format!("test of 300 at {va}"), format!("{va} freed")]);
+    assert_eq!(told.len(), 2 * 2 * 5);
+
+    // All addresses are taken, but for those that are held back.
+    keeper.let_go().into_iter().for_each(|range| memory.recycle(range).unwrap());
+    let most = std::iter::from_fn(|| memory.alloc(64 << 20, MemoryKind::Device, "test").ok());
+    let mut most: Vec<Piece> = most.collect();
+    let last = most.pop().map(|piece| piece.va());
+    assert_eq!(Some(alloc(64 << 20).va()), last);
 }

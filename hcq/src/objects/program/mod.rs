@@ -4,27 +4,17 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::backend::MemoryKind;
+use crate::constant_bank::BankLayout;
 use crate::cubin::error::CubinError;
-use crate::error::Error;
-use crate::launch::constant_bank::BankLayout;
+use crate::cubin::loader::Cubin;
+use crate::error::{Error, ProgramError};
 use crate::objects::shared::Shared;
 use crate::program::image::Image;
+use crate::program::images::{Images, runs_on};
 use crate::program::kernel::Kernel;
-use crate::program::loader::Cubin;
 
-pub(crate) mod note;
 #[cfg(test)]
 mod tests;
-
-/// The SM version of Tegra's GPUs, which NVIDIA's binary compatibility of desktop GPUs does not include.
-const TEGRA: u32 = 87;
-
-/// Code runs on its own SM version and on later ones of the same major version; code for desktop GPUs does
-/// not run on Tegra's, nor the other way round ("Binary Compatibility", CUDA C++ Programming Guide).
-fn runs_on(code: u32, device: u32) -> bool {
-    let same_family = (code == TEGRA) == (device == TEGRA);
-    code / 10 == device / 10 && code % 10 <= device % 10 && same_family
-}
 
 /// A loaded cubin. Cloning is cheap; the memory goes back when the last clone, the last [`Kernel`] and the
 /// last submission that runs one are gone.
@@ -40,17 +30,21 @@ impl fmt::Debug for Program {
 }
 
 impl Program {
-    pub(crate) fn load(shared: &Shared, bytes: &[u8]) -> Result<Self, Error> {
+    pub(crate) fn load(shared: &Shared, images: Images<'_>) -> Result<Self, Error> {
         shared.core.alive()?;
-        let cubin = Cubin::parse(bytes, |sm| BankLayout::of_sm(sm).map(|l| l.parameters))?;
         let device = shared.core.info().sm_number();
+        let bytes = match images.all() {
+            [one] => one,
+            _ => images.for_sm(device)?,
+        };
+        let cubin = Cubin::parse(bytes, |sm| BankLayout::of_sm(sm).map(|l| l.parameters))?;
         if !runs_on(cubin.sm, device) {
             return Err(CubinError::WrongSm { code: cubin.sm, device }.into());
         }
         let len = cubin.len();
         let memory = shared.alloc(len, MemoryKind::Device, "program")?;
+        shared.core.observer().loaded(memory.va(), &cubin, bytes);
         let image = Arc::new(Image::new(cubin, device, memory, &shared.limbo)?);
-        note::describe(shared.core.memory(), &image, bytes);
         let mut padded = image.content().to_vec();
         padded.resize(len as usize, 0);
         shared.upload(image.memory(), 0, &padded)?;
@@ -62,7 +56,7 @@ impl Program {
     /// [`Kernel::local_bytes`] gives it; without loading it.
     ///
     /// # Errors
-    /// [`Error::Cubin`].
+    /// [`ProgramError::Cubin`].
     pub fn largest_stack(cubin: &[u8]) -> Result<u32, Error> {
         let cubin = Cubin::parse(cubin, |sm| BankLayout::of_sm(sm).map(|l| l.parameters))?;
         Ok(cubin.kernels.iter().map(|kernel| kernel.stack).max().unwrap_or(0))
@@ -71,15 +65,15 @@ impl Program {
     /// The kernel of that name.
     ///
     /// # Errors
-    /// [`Error::NoKernel`] lists the names there are.
+    /// [`ProgramError::NoKernel`] lists the names there are.
     pub fn kernel(&self, name: &str) -> Result<Kernel, Error> {
         let kernels = self.image.kernels();
         match kernels.iter().position(|k| k.name == name) {
             Some(index) => Ok(Kernel::new(&self.image, index)),
-            None => Err(Error::NoKernel {
+            None => Err(Error::Program(ProgramError::NoKernel {
                 name: name.to_owned(),
                 available: kernels.iter().map(|k| k.name.clone()).collect(),
-            }),
+            })),
         }
     }
 

@@ -5,9 +5,11 @@ use qmd::Target;
 
 use super::*;
 use crate::backend::tests::Books;
+use crate::cubin::loader::KernelInfo;
 use crate::objects::shared::Shared;
+use crate::observer::Unobserved;
 use crate::options::DeviceOptions;
-use crate::program::loader::KernelInfo;
+use crate::shape::LaunchConfig;
 use crate::shape::LaunchConfig;
 
 const VECADD_87: &[u8] = include_bytes!("../../../tests/data/01_vecadd.sm_87.cubin");
@@ -122,10 +124,10 @@ proptest! {
 #[test]
 fn an_sm_sets_shared_memory_apart_for_all_blocks_that_fit() {
     let books = Books::new(usize::MAX);
-    let shared = Shared::new(books, DeviceOptions::default()).unwrap();
+    let shared = Shared::new(books, Arc::new(Unobserved), DeviceOptions::default()).unwrap();
     let (sms, device) = (shared.core.info().sm_count, shared.target.qmd);
     for (bytes, name) in [(VECADD_87, "vadd_f32"), (NORM_87, "rmsnorm_f16")] {
-        let kernel = Program::load(&shared, bytes).unwrap().kernel(name).unwrap();
+        let kernel = Program::load(&shared, bytes.into()).unwrap().kernel(name).unwrap();
         for (threads, dynamic) in [(32, 0), (128, 0), (128, 4 << 10), (256, 20 << 10), (512, 70 << 10)] {
             for (grid, asked) in [(1, 0), (sms, 0), (2 * sms + 1, 0), (100 * sms, 0), (100 * sms, 1), (1, 3)]
             {

@@ -5,9 +5,9 @@
 //! ends, without a word in the pushbuffer. Everything else that has to be ordered waits for the engine in the
 //! pushbuffer.
 //!
-//! What a grid wrote is visible where it has to be by the barrier at its end: inside the GPU for a launch
-//! that another is linked to, since that one reads through the same level-2 cache after dropping its level-1
-//! lines; everywhere for all others, since a copy engine, another channel or the CPU may read it next.
+//! Writes of a grid are made visible by the barrier at its end: inside the GPU for a launch that another is
+//! linked to, since that one reads through the same level-2 cache after dropping its level-1 lines;
+//! everywhere for all others, since a copy engine, another channel or the CPU may read them next.
 
 use crate::address::GpuVa;
 use crate::error::Error;
@@ -46,7 +46,7 @@ struct Copies {
     kernel: bool,
 }
 
-/// Where QMDs are written: address and content.
+/// Receiver of QMDs: address and content.
 pub(crate) type QmdSink<'a> = dyn FnMut(GpuVa, &qmd::Qmd) -> Result<(), Error> + 'a;
 
 /// A list of commands under construction.
@@ -60,7 +60,7 @@ pub(crate) struct Recorder {
     /// The launch that the last one is linked to.
     before: Option<Recorded>,
     copies: Copies,
-    /// What comes next has to wait for what was recorded.
+    /// Whether the next command waits for those recorded.
     barrier: bool,
     /// Launches since the words were last handed over.
     launches: usize,
@@ -134,7 +134,7 @@ impl Recorder {
         self.copies = Copies::default();
     }
 
-    /// What is recorded next follows what was recorded.
+    /// The next command follows those recorded.
     pub fn barrier(&mut self) {
         self.barrier = true;
     }
@@ -231,7 +231,7 @@ impl Recorder {
         self.seal();
     }
 
-    /// What is recorded next waits for a timeline.
+    /// The next command waits for a timeline.
     pub fn acquire(&mut self, va: GpuVa, value: u64) {
         if self.group == Group::Line {
             self.settle();

@@ -12,10 +12,10 @@ use crate::address::GpuVa;
 use crate::error::Error;
 use crate::submission::recorder::{Group, QmdSink, Recorder};
 
-/// What a net is made of, in the order of recording.
+/// The parts of a net, in the order of recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Item {
-    /// What is added later follows everything before.
+    /// Items added later follow everything before.
     Barrier,
     /// A launch.
     Launch {
@@ -26,7 +26,7 @@ pub(crate) enum Item {
     },
 }
 
-/// How launches can be linked.
+/// The links that launches can have.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Links {
     /// Launches that a descriptor can name as the next ones; 0 for no links.
@@ -43,7 +43,7 @@ impl Links {
     }
 }
 
-/// How a launch starts.
+/// The start of a launch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Start {
     /// It begins a stage: the pushbuffer waits for everything recorded before it.
@@ -107,7 +107,7 @@ impl Planner {
                 wanted.clear();
             }
             for at in &wanted {
-                // What starts early leaves room for no other: its dependents would start as early.
+                // An early launch is linked to no other: its dependents would start as early.
                 self.used[*at] = if early { self.links.dependents } else { self.used[*at] + 1 };
             }
             let waits = self.stage == number && number > 0;

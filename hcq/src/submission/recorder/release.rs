@@ -1,4 +1,4 @@
-//! How a submission signals its end, and what that means for what is recorded next.
+//! The signal at a submission's end, and its effect on the next recorded commands.
 //!
 //! Either words at its end release the timeline after a wait for the whole engine: then everything has ended
 //! where the next words are processed. Or its last launch does, as part of its own end: then nothing in the
@@ -87,8 +87,8 @@ impl Recorder {
         alone && self.last.as_mut().is_some_and(|last| last.qmd.set_release(0, &release).is_ok())
     }
 
-    /// What was handed over last has ended if `ended` says so: what is recorded next need not wait for it. It
-    /// is asked only where it matters.
+    /// Notes that the last handed-over work has ended if `ended` says so: the next command need not wait for
+    /// it. It is asked only where it matters.
     pub fn observe_end(&mut self, ended: impl FnOnce() -> bool) {
         let running = self.words.is_empty() && self.group == Group::Many;
         if running && ended() {

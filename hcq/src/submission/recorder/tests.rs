@@ -1,4 +1,4 @@
-//! What is linked, what waits, and that every order a barrier asks for is kept.
+//! The links and waits of launches, and that every order a barrier asks for is kept.
 
 use std::collections::HashMap;
 
@@ -65,7 +65,7 @@ impl Bench {
         self.with_sink(|r, sink| r.finish(sink).unwrap());
     }
 
-    /// What is linked to a launch, as far as its QMD was written: nothing is linked to one that was not.
+    /// The launches linked to one, as far as its QMD was written: nothing is linked to one that was not.
     fn next_of(&self, n: u64) -> Option<u64> {
         self.memory.get(&n)?.dependent(0).map(|d| d.address >> 8)
     }

@@ -110,8 +110,8 @@ fn of_engine(bench: &Bench, model: &Model, mut watch: Stopwatch) -> anyhow::Resu
     Ok((common, measured))
 }
 
-/// Measures columns, which process several sequences: first the prompts of all of them, then the tokens after
-/// them.
+/// Measures the batch engine, which processes several sequences: first the prompts of all of them, then the
+/// tokens after them.
 fn of_columns(bench: &Bench, model: &Model) -> anyhow::Result<(Common, Vec<Measured>)> {
     let device = session::device(&bench.common.device)?;
     let plan = Plan::new(bench, &device, model.config.context);
@@ -265,7 +265,7 @@ fn now() -> u64 {
 }
 
 fn free(device: &Device) -> Option<u64> {
-    device.free_memory().ok().map(|free| free.count())
+    device.free_memory().ok()
 }
 
 /// Bytes that `device` has less than it had.

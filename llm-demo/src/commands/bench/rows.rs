@@ -33,27 +33,27 @@ pub struct Measured {
     pub energy: Vec<Energy>,
 }
 
-/// What all tests have in common, beside llama-bench's fields. Added fields are compatible; any other change
-/// increases the number of the schema.
+/// Fields of all tests, beside llama-bench's. Added fields are compatible; any other change increases the
+/// number of the schema.
 #[derive(Debug, Serialize)]
 pub struct Common {
     pub schema: &'static str,
     pub device: DeviceReport,
     pub model: ModelReport,
-    /// How a step is launched: a mode of the engine, or columns.
+    /// The launch mode of a step: a mode of the engine, or the batch engine.
     pub engine: &'static str,
     pub tuning: TuningReport,
     /// Positions in the cache of a sequence.
     pub context: usize,
-    /// How long each test runs before it is measured, at least once.
+    /// Time for which each test runs before it is measured, at least once.
     pub warm_up_seconds: f64,
     pub load_seconds: f64,
-    /// From the start of the process, with a prompt of the first test's length; null for columns.
+    /// From the start of the process, with a prompt of the first test's length; null for the batch engine.
     pub first_token: Option<FirstToken>,
-    /// How long a thread of its own built the tokenizer, if it could.
+    /// Time in which a thread of its own built the tokenizer, if it could.
     pub tokenizer_seconds: Option<f64>,
     pub weight_bytes_per_step: u64,
-    /// Null for columns.
+    /// Null for the batch engine.
     pub launches_per_step: Option<u64>,
     /// Bytes of the cache that a token reads per position.
     pub cache_bytes_per_position: u64,
@@ -154,8 +154,8 @@ impl Results {
         row
     }
 
-    /// The fields of machine, model and settings. What has no meaning here has the value that llama-bench writes
-    /// by default; older versions of its scripts want `use_mmap`, newer ones `load_mode`.
+    /// The fields of machine, model and settings. Fields without a meaning here have the value that
+    /// llama-bench writes by default; older versions of its scripts want `use_mmap`, newer ones `load_mode`.
     fn configuration(&self) -> Vec<(&'static str, Value)> {
         let Self { common: Common { device, model, .. }, kv, .. } = self;
         vec![
@@ -232,7 +232,7 @@ impl Results {
         Ok(())
     }
 
-    /// What the figures depend on.
+    /// Prints the facts on which the figures depend.
     fn details(&self, out: &mut impl Write) -> io::Result<()> {
         let common = &self.common;
         writeln!(out)?;

@@ -9,7 +9,7 @@ use rustyline::error::ReadlineError;
 /// Begins and ends a message of several lines.
 const FENCE: &str = "\"\"\"";
 
-/// What was entered.
+/// A line of input.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Line {
     Text(String),
@@ -21,7 +21,7 @@ pub enum Line {
     End,
 }
 
-/// Where messages come from.
+/// The source of messages.
 pub enum Input {
     Terminal(Box<DefaultEditor>),
     File,

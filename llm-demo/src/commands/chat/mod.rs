@@ -139,7 +139,7 @@ struct Talk<'a> {
     count: usize,
     context: usize,
     stopped: Arc<AtomicBool>,
-    /// Where the template is from.
+    /// Source of the template.
     origin: String,
     /// Whether it failed with a message.
     refused: bool,
@@ -229,7 +229,7 @@ impl Talk<'_> {
         Ok(())
     }
 
-    /// What a reader has to know of an answer beside its text.
+    /// Prints remarks about an answer beside its text.
     fn remark(&self, answer: &Answer) {
         if answer.forgotten > 0 {
             anstream::eprintln!(
@@ -259,7 +259,7 @@ impl Talk<'_> {
 
     fn obey(&mut self, decoding: &mut Decoding, template: &Template, order: Order) -> anyhow::Result<()> {
         if order != Order::Help {
-            // What the session has is no longer what the conversation begins with.
+            // The conversation begins otherwise than the session.
             self.loaded = 0;
         }
         let messages = self.conversation.messages();

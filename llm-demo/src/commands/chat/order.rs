@@ -1,6 +1,6 @@
 //! Lines that begin with a slash: what the program does instead of answering.
 
-/// What a reader sees first on a terminal.
+/// The first line on a terminal.
 pub const WELCOME: &str = "[/help lists the commands; Ctrl-C stops an answer, Ctrl-D ends the program]";
 
 /// The commands.

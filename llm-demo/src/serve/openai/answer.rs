@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 
 use crate::serve::job::{Reason, Usage};
 
-/// Which of both interfaces.
+/// The interface of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Chat,
     Completion,
 }
 
-/// What every chunk of an answer repeats.
+/// The fields that every chunk of an answer repeats.
 #[derive(Clone, Debug)]
 pub struct Heading {
     pub kind: Kind,

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::serve::job::{Failure, Refused};
 
-/// Why there is no answer.
+/// The reason there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     pub status: StatusCode,

@@ -10,12 +10,12 @@ use crate::serve::openai::error::Error;
 /// The fields of an object that are not taken yet.
 #[derive(Debug)]
 pub struct Fields {
-    /// What the names of its fields begin with in errors: empty, or where the object is.
+    /// Prefix of the fields' names in errors: empty, or the place of the object.
     path: String,
     fields: Map<String, Value>,
 }
 
-/// What a field may be.
+/// A type that a field can have.
 pub trait Field: Sized {
     /// In words, after "has to be".
     const KIND: &'static str;
@@ -43,7 +43,7 @@ impl Fields {
         Ok(Self { path: format!("{path}."), fields })
     }
 
-    /// Where the field `name` is in the request.
+    /// The path of the field `name` in the request.
     pub fn path(&self, name: &str) -> String {
         format!("{}{name}", self.path)
     }

@@ -1,4 +1,4 @@
-//! Where a text begins: the messages of a chat, or a prompt.
+//! The beginning of a text: the messages of a chat, or a prompt.
 
 use ga10b_llm::chat::Message;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! What a request asks for. Every field is served, harmless without effect, or refused by name.
+//! The fields of a request. Every field is served, harmless without effect, or refused by name.
 
 use ga10b_llm::SamplerOptions;
 use ga10b_llm::chat::Message;
@@ -87,7 +87,7 @@ impl Field for OneOrMore {
     }
 }
 
-/// How texts are generated where a request does not say.
+/// The options of texts where a request names none.
 #[derive(Clone, Debug)]
 pub struct Defaults {
     pub sampling: SamplerOptions,
@@ -100,14 +100,14 @@ pub struct Defaults {
     pub count: Option<u64>,
 }
 
-/// What both kinds of requests have.
+/// The fields of both kinds of requests.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     pub sampling: SamplerOptions,
     pub penalties: Penalties,
     pub bias: Vec<(u32, f32)>,
     pub stops: Vec<String>,
-    /// What the text has to be.
+    /// The constraint of the text.
     pub grammar: Option<Grammar>,
     /// Most tokens; `None` for as many as the context has room for.
     pub count: Option<usize>,
@@ -116,7 +116,7 @@ pub struct Wanted {
     pub usage: bool,
 }
 
-/// Where the text begins.
+/// The beginning of the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Start {
     Messages(Vec<Message>),
@@ -318,7 +318,7 @@ impl Body {
     }
 }
 
-/// What `response_format` says that the text has to be.
+/// The constraint that `response_format` names.
 fn grammar(format: Value) -> Result<Option<Grammar>, Error> {
     const FIELD: &str = "response_format";
     let mut format = Fields::of(FIELD, format)?;

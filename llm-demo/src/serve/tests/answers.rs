@@ -1,4 +1,4 @@
-//! What is answered when nothing goes wrong.
+//! Answers when nothing goes wrong.
 
 use serde_json::{Value, json};
 
@@ -105,7 +105,7 @@ fn stop_strings_end_a_text_and_are_not_part_of_it() {
             assert_eq!(text, expected, "{stop}");
             assert!(body.contains("\"finish_reason\":\"stop\""), "{body}");
         }
-        // What may begin one is not lost.
+        // Text that may begin one is not lost.
         let reply = server.complete("\"max_tokens\": 12, \"stop\": [\"farm.X\"]");
         assert_eq!(reply.json()["choices"][0]["text"], STORY);
     }

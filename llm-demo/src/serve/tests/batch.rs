@@ -1,4 +1,4 @@
-//! Several requests at once, on the columns of the software ga10b.
+//! Several requests at once, on the batch engine of the software ga10b.
 
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -1,4 +1,4 @@
-//! What happens when clients go, the queue is full, the device fails, or the server ends.
+//! Failures: clients go, the queue is full, the device fails, or the server ends.
 
 use std::io::Read;
 use std::net::TcpStream;
@@ -93,7 +93,7 @@ fn a_device_that_fails_costs_one_request() {
     assert!(failed.message().contains("TEST_IOCTL returned 0x7"), "{failed:?}");
     let reply = server.complete("\"max_tokens\": 3");
     assert_eq!(reply.json()["choices"][0]["text"], ", a cheerful");
-    // What the failed engine held is gone.
+    // The cache of the failed engine is gone.
     assert_eq!(reply.json()["usage"]["prompt_tokens_details"]["cached_tokens"], 0);
     assert_eq!(server.plan.builds.load(Ordering::SeqCst), 2);
     assert_eq!(server.metric("llm_demo_engine_failures_total"), 1.0);

@@ -1,4 +1,4 @@
-//! What is said of a request that is not one: in words of JSON, with the name of the field.
+//! Errors of malformed requests: in words of JSON, with the name of the field.
 
 use serde_json::{Value, json};
 

@@ -29,27 +29,27 @@ use crate::serve::scheduler::{self, Build, Options};
 use crate::serve::serial::Serial;
 use crate::serve::tests::device::fault;
 
-/// How long anything may take here.
+/// Deadline of anything here.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the decoder does beside decoding.
+/// The decoder's behaviour beside decoding.
 #[derive(Debug)]
 pub struct Plan {
     /// Milliseconds that a step takes longer.
     pub delay: AtomicU64,
     /// Steps until the device fails; negative for never.
     pub fail_in: AtomicI64,
-    /// Steps until a kernel faults on the device of columns; negative for never.
+    /// Steps until a kernel faults on the device of the batch engine; negative for never.
     pub fault_in: AtomicI64,
     /// Steps until the decoder panics; negative for never.
     pub panic_in: AtomicI64,
     /// Whether it cannot be set up.
     pub broken: AtomicBool,
-    /// How often it was set up.
+    /// Number of times it was set up.
     pub builds: AtomicU64,
     /// Steps in all.
     pub steps: AtomicU64,
-    /// A token after which no logit of columns is a number; negative for none.
+    /// A token after which no logit of the batch engine is a number; negative for none.
     pub poison: AtomicI64,
 }
 
@@ -69,7 +69,7 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// What happens before a step.
+    /// Runs the plan's events before a step.
     fn step(&self) -> Result<()> {
         self.steps.fetch_add(1, Ordering::SeqCst);
         thread::sleep(Duration::from_millis(self.delay.load(Ordering::SeqCst)));
@@ -88,7 +88,11 @@ struct Faulty<'a> {
 }
 
 fn device_error() -> Error {
-    Error::Device(hcq::Error::Answer { name: "TEST_IOCTL", value: 7, expected: "8" })
+    Error::Device(hcq::Error::Driver(hcq::DriverError::Answer {
+        name: "TEST_IOCTL",
+        value: 7,
+        expected: "8",
+    }))
 }
 
 impl Decoder for Faulty<'_> {
@@ -189,10 +193,10 @@ impl Sequences for FaultyColumns {
     }
 }
 
-/// How a server differs from the usual one.
+/// Differences of a server from the usual one.
 pub struct Setup {
     pub context: usize,
-    /// 1 on the CPU reference, more on the columns of the software ga10b.
+    /// 1 on the CPU reference, more on the batch engine of the software ga10b.
     pub parallel: usize,
     pub waiting: usize,
     pub limits: Limits,

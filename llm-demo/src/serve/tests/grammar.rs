@@ -10,7 +10,7 @@ use crate::serve::tests::fixture::{Plan, Reply, Server, Setup, receive};
 const COMPLETIONS: &str = "/v1/completions";
 const CHAT: &str = "/v1/chat/completions";
 
-/// What a small form asks for.
+/// The schema of a small form.
 fn form() -> Value {
     json!({
         "type": "object",

@@ -1,4 +1,4 @@
-//! What is refused, and how.
+//! Requests that are refused, and the answers to them.
 
 use std::io::{Read, Write};
 use std::thread;

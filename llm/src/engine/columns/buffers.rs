@@ -1,4 +1,4 @@
-//! What a step of columns computes with, in device memory.
+//! Activations of a batch step, in device memory.
 
 use hcq::{Buffer, Device};
 
@@ -11,10 +11,10 @@ use crate::kernels::columns::state::WORDS;
 use crate::kernels::columns::vector::ARGMAX_BLOCKS;
 use crate::model::config::Config;
 
-/// Most shares that attention cuts the pages of a column into.
+/// Most split-K parts that attention cuts the pages of a column into.
 const MOST_SHARES: usize = 32;
 
-/// Shares of attention for columns of up to `pages` pages.
+/// Split-K parts of attention for columns of up to `pages` pages.
 pub fn attention_shares(pages: usize) -> usize {
     pages.clamp(1, MOST_SHARES)
 }
@@ -42,11 +42,11 @@ pub struct Buffers {
     pub attended: Buffer,
     /// See [`Buffers::normed`].
     pub ff: Buffer,
-    /// Products in shares, f32.
+    /// Products in split-K parts, f32.
     pub sums: Buffer,
     /// Queries, f32.
     pub q: Buffer,
-    /// Shares of attention.
+    /// Split-K parts of attention.
     pub partials: Buffer,
     /// Logits, f32.
     pub logits: Buffer,
@@ -107,7 +107,7 @@ impl Buffers {
     /// Reserves the buffers for `sequences` sequences of up to `pages` pages each.
     pub fn new(device: &Device, c: &Config, tables: (usize, usize)) -> Result<Self> {
         let sizes = Sizes::of(c, tables, device.info().sm_count)?;
-        // What no column wrote is multiplied all the same, and not used.
+        // Values that no column wrote are multiplied all the same, and not used.
         let zeros = |len: u64| -> Result<Buffer> {
             let buffer = device.alloc(len)?;
             buffer.write(0, &vec![0; len as usize])?;

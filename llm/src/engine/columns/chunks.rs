@@ -1,4 +1,4 @@
-//! What columns reserve for chunks of prompts.
+//! Memory that the batch engine reserves for chunks of prompts.
 
 use hcq::Buffer;
 
@@ -41,7 +41,7 @@ pub fn chunk_bytes(c: &Config, options: &ColumnsOptions, chip: Chip) -> Result<u
     }
 }
 
-/// Whose kernels are launched.
+/// The engine whose kernels are launched.
 pub fn launched(options: &ColumnsOptions) -> Launched {
     Launched::ByColumns { chunks: options.chunks }
 }

@@ -1,4 +1,4 @@
-//! Which tokens of a prompt are processed in chunks.
+//! The division of a prompt into chunks and columns.
 //!
 //! The kernels of prompts and those of columns round differently, and what a chunk writes for a token depends
 //! on where the chunk begins and on its length. So that a text depends on its request alone, which tokens are
@@ -6,7 +6,7 @@
 //! is long enough; the rest, and the last token always, are columns. A page that was a whole chunk has the
 //! keys and values that its tokens and those before it have in every prompt: it can be shared.
 
-/// How a prompt is divided.
+/// The division of a prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// Positions of a page.
@@ -62,9 +62,9 @@ impl Cut {
         self.writer(len).map_or(len, |(begin, _)| begin)
     }
 
-    /// How many of its first `common` tokens a prompt may take from a sequence whose prompt was divided like
-    /// `other` and which begins with the same `common` tokens: their keys and values then are those that the
-    /// prompt itself would write, and the next token begins a chunk or is not in one.
+    /// The number of its first `common` tokens that a prompt may take from a sequence whose prompt was
+    /// divided like `other` and which begins with the same `common` tokens: their keys and values then are
+    /// those that the prompt itself would write, and the next token begins a chunk or is not in one.
     pub fn reusable(&self, other: &Self, common: usize) -> usize {
         if self == other && common >= self.in_chunks() {
             return common;
@@ -80,7 +80,7 @@ mod tests {
 
     use super::*;
 
-    /// Who writes each of the first `len` positions, by the chunks that are processed one after the other.
+    /// The chunk that writes each of the first `len` positions, of those processed one after the other.
     fn writers(cut: &Cut, len: usize) -> Vec<Option<(usize, usize)>> {
         let mut all = Vec::new();
         while all.len() < len {
@@ -112,8 +112,8 @@ mod tests {
     }
 
     proptest! {
-        /// What is taken from another sequence is what the prompt itself would have written, and what is left
-        /// of the prompt is divided as it would have been.
+        /// Positions taken from another sequence equal those that the prompt itself would have written, and
+        /// the rest of the prompt is divided as it would have been.
         #[test]
         fn what_is_reused_was_written_alike(
             (own, other) in (1usize..200, 1usize..200),

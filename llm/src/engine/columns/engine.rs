@@ -11,7 +11,7 @@ use crate::engine::columns::lower::{Launches, check, launches};
 use crate::engine::columns::options::ColumnsOptions;
 use crate::engine::columns::pages::{PAGE, PageCopy, Pages, Table, pages_for};
 use crate::engine::launch::record;
-use crate::engine::matrix::{fits, read_floats};
+use crate::engine::matrix::fits;
 use crate::engine::memory::DeviceModel;
 use crate::engine::programs::Programs;
 use crate::engine::prompt::chunks::Chunks;
@@ -30,7 +30,7 @@ pub const MOST_COLUMNS: usize = SIZES[SIZES.len() - 1] as usize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ColumnId {
     pub(super) slot: u32,
-    /// How often the slot was used before.
+    /// Number of earlier uses of the slot.
     generation: u32,
 }
 
@@ -246,7 +246,7 @@ impl Columns {
         self.slots.iter().filter(|slot| slot.table.is_some()).count()
     }
 
-    /// How it was set up.
+    /// Its options.
     pub fn options(&self) -> &ColumnsOptions {
         &self.options
     }
@@ -262,7 +262,7 @@ impl Columns {
     ///
     /// # Errors
     /// [`Error::StepSize`], [`Error::Released`], [`Error::Token`], [`Error::ContextFull`],
-    /// [`Error::OutOfPages`]: then nothing has changed. What the device reports: the positions have not
+    /// [`Error::OutOfPages`]: then nothing has changed. The device's errors: the positions have not
     /// changed.
     pub fn step(&mut self, work: &[(ColumnId, u32)]) -> Result<Vec<Option<u32>>> {
         self.prepare(work)?;
@@ -283,14 +283,12 @@ impl Columns {
         Ok((self.finish(work)?, timed.launches(Work::Step, position)))
     }
 
-    /// What a step that has completed leaves.
+    /// Reads the results of a completed step.
     fn finish(&mut self, work: &[(ColumnId, u32)]) -> Result<Vec<Option<u32>>> {
-        let mut bytes = vec![0; 4 * work.len()];
-        self.buffers.tokens.read(0, &mut bytes)?;
+        let tokens = self.buffers.tokens.read_vec::<u32>(0, work.len())?;
         self.advance(work);
         self.with_logits = work.len();
-        let tokens = bytes.as_chunks().0.iter().map(|b| u32::from_le_bytes(*b));
-        Ok(tokens.map(|token| (token != NONE).then_some(token)).collect())
+        Ok(tokens.into_iter().map(|token| (token != NONE).then_some(token)).collect())
     }
 
     /// [`Columns::step`] without logits: for all tokens of a prompt but the last.
@@ -314,7 +312,7 @@ impl Columns {
             return Err(Error::StepSize { asked: column + 1, most: self.with_logits });
         }
         let vocab = self.model.config.vocab;
-        read_floats(&self.buffers.logits, 4 * (column * vocab) as u64, vocab)
+        Ok(self.buffers.logits.read_vec(4 * (column * vocab) as u64, vocab)?)
     }
 
     /// Checks tokens, and how many each sequence takes.
@@ -361,8 +359,7 @@ impl Columns {
             words.extend([0, NONE, 0, 0]);
         }
         debug_assert_eq!(words.len(), MOST_COLUMNS * WORDS as usize);
-        let bytes: Vec<u8> = words.into_iter().flat_map(u32::to_le_bytes).collect();
-        self.buffers.from_host.write(0, &bytes)?;
+        self.buffers.from_host.write_slice(0, &words)?;
         Ok(columns)
     }
 
@@ -402,8 +399,7 @@ impl Columns {
         let pitch = pages_for(self.options.context);
         for (number, slot) in self.slots.iter_mut().enumerate().filter(|(_, slot)| slot.stale) {
             if let Some(table) = &slot.table {
-                let bytes: Vec<u8> = table.pages.iter().flat_map(|page| page.to_le_bytes()).collect();
-                self.buffers.tables.write(4 * (number * pitch) as u64, &bytes)?;
+                self.buffers.tables.write_slice(4 * (number * pitch) as u64, &table.pages)?;
             }
             slot.stale = false;
         }
@@ -463,7 +459,7 @@ impl Columns {
     /// each does.
     ///
     /// # Errors
-    /// What loading the kernels reports.
+    /// Errors of loading the kernels.
     pub fn record_all(&mut self) -> Result<()> {
         SIZES.iter().try_for_each(|size| self.record(*size as usize).map(drop))?;
         if self.takes_chunks()?

@@ -23,7 +23,7 @@ impl Columns {
         pages.keep(table, number).map(KeptPage).ok_or(Error::Released)
     }
 
-    /// Keeps a page no longer. It is free once no sequence has it.
+    /// Gives a page up. It is free once no sequence has it.
     pub fn give_back(&mut self, page: KeptPage) {
         if self.owners(&page) > 0 {
             self.pages.give(page.0);

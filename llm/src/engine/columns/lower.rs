@@ -1,4 +1,4 @@
-//! Lowers a model to the launches of a step of columns.
+//! Lowers a model to the launches of a batch step.
 
 use hcq::{Args, Buffer, LaunchConfig};
 
@@ -36,7 +36,7 @@ struct Planner<'a> {
     /// Most pages of a sequence.
     pages: u32,
     launches: Vec<Launch>,
-    /// Shares of the last product.
+    /// Split-K parts of the last product.
     shares: u32,
 }
 
@@ -62,7 +62,7 @@ pub fn launches(
 
 /// Refuses what has no kernel here, in `context` positions.
 pub fn check(c: &Config, context: usize) -> Result<()> {
-    // What the step kernel lacks, columns lack too.
+    // Features that the persistent step lacks are absent here too.
     let plain = (style(c.architecture) == Style::Plain).then_some("layer norms");
     lacks(c, context).or(plain).map_or(Ok(()), |what| lacking(c, what))
 }

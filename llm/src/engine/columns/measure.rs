@@ -1,4 +1,4 @@
-//! What is measured of columns, and what predictions follow from.
+//! Measurements of the batch engine, and the facts that predictions need.
 
 use crate::engine::columns::engine::{ColumnId, Columns};
 use crate::error::Result;

@@ -1,4 +1,4 @@
-//! A step of several columns: sequences that read the weights together, each with a cache in pages of its
+//! A batch step: sequences that read the weights together, each with a cache in pages of its
 //! own.
 //!
 //! `pages` says which pages a sequence has, `buffers` holds what a step computes with, `lower` makes its

@@ -1,9 +1,9 @@
-//! How columns are set up.
+//! Options of the batch engine.
 
 use crate::cache::CacheType;
 use crate::engine::columns::pages::{PAGE, pages_for};
 
-/// How to set up [`Columns`](crate::engine::Columns).
+/// Options of [`Columns`](crate::engine::Columns).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColumnsOptions {
     /// Pages of the cache, of [`PAGE`] positions each, that all sequences share.

@@ -27,7 +27,7 @@ pub struct Table {
     pub len: usize,
 }
 
-/// What must be copied before a sequence writes: a page that others share, to one of its own.
+/// The copy that is due before a sequence writes: of a page that others share, to one of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageCopy {
     /// The page that stays with the others.
@@ -69,7 +69,7 @@ impl Pages {
         Some(page)
     }
 
-    /// How many sequences and others have `page`; `None` if there is no such page.
+    /// The number of sequences and others that have `page`; `None` if there is no such page.
     pub fn owners(&self, page: u32) -> Option<u32> {
         self.owners.get(page as usize).copied()
     }

@@ -1,4 +1,4 @@
-//! Prompts of columns: chunks by the kernels of prompts, and columns.
+//! Prompts of the batch engine: chunks by the kernels of prompts, and columns.
 
 use crate::engine::columns::cut::Cut;
 use crate::engine::columns::engine::{ColumnId, Columns, MOST_COLUMNS};
@@ -10,11 +10,11 @@ use crate::error::{Error, Result};
 const LEAST_CHUNK: usize = MOST_COLUMNS + 1;
 
 impl Columns {
-    /// Which tokens of a prompt of `tokens` tokens, which begins its sequence, [`Columns::chunk`] processes;
-    /// columns process the others. Depends on `tokens`, the model and the options alone.
+    /// The tokens of a prompt of `tokens` tokens, which begins its sequence, that [`Columns::chunk`]
+    /// processes; columns process the others. Depends on `tokens`, the model and the options alone.
     ///
     /// # Errors
-    /// What the device reports: the first call measures whether f16 holds the activations of every prompt.
+    /// The device's errors: the first call measures whether f16 holds the activations of every prompt.
     pub fn cut(&mut self, tokens: usize) -> Result<Cut> {
         let cut = Cut::new(tokens, PAGE, LEAST_CHUNK);
         Ok(if cut.in_chunks() > 0 && self.takes_chunks()? { cut } else { Cut::NONE })

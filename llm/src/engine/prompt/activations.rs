@@ -14,7 +14,7 @@ use crate::kernels::prompt::tile::Chip;
 use crate::model::architecture::Activation;
 use crate::model::config::Config;
 
-/// What the sizes of the activations follow from, beside the model.
+/// Parameters of the sizes of activations, beside the model.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
     /// Most tokens of a chunk, one of [`SIZES`].
@@ -41,17 +41,17 @@ pub struct Activations {
     pub x: Buffer,
     /// Normalized, f16.
     pub normed: Buffer,
-    /// Queries, keys and values, f32, in shares.
+    /// Queries, keys and values, f32, in split-K parts.
     pub qkv: Buffer,
     /// Queries, f16.
     pub q: Buffer,
     /// Result of attention, f16.
     pub attended: Buffer,
-    /// Shares of attention.
+    /// Split-K parts of attention.
     pub partials: Buffer,
     /// Input of the down projection, f16: of each token, or of each entry of a mixture of experts.
     pub ff: Buffer,
-    /// Products that are not yet added to the stream, f32, in shares.
+    /// Products that are not yet added to the stream, f32, in split-K parts.
     pub sums: Buffer,
     /// Two slices of expanded weights.
     pub slices: [Buffer; 2],
@@ -64,7 +64,7 @@ pub struct Activations {
     pub experts: Option<ExpertActivations>,
 }
 
-/// What a mixture of experts computes for a chunk. A token and a place among its chosen experts is an entry.
+/// Activations of a chunk's mixture of experts. A token and a place among its chosen experts is an entry.
 #[derive(Debug)]
 pub struct ExpertActivations {
     /// `[token][expert]`, f32.
@@ -145,7 +145,8 @@ impl Sizes {
     }
 }
 
-/// Most words of the shares of attention of up to `tokens` tokens; at least a few, a launch takes them.
+/// Most words of the split-K parts of attention of up to `tokens` tokens; at least a few, a launch takes
+/// them.
 fn partials(c: &Config, tokens: usize, sm_count: u32) -> Result<usize> {
     let (heads, words) = (fits(c.heads)?, shares::partial_words(fits(c.head_dim)?) as usize);
     let of = |tokens: u32| match shares::most(tokens, heads, sm_count) {

@@ -6,9 +6,9 @@
 //! output only matters for the prompt's last token, for which the launches of an ordinary step continue to
 //! the logits.
 //!
-//! What a chunk writes for a token depends, in every bit, on the tokens of its sequence up to it, on the
+//! Results of a chunk for a token depend, in every bit, on the tokens of its sequence up to it, on the
 //! chunk's first position and on the number of its tokens, and on nothing else: rows of products do not mix,
-//! and how positions are shared out follows from these numbers ([`kernels::prompt`](crate::kernels::prompt)).
+//! and the split of positions follows from these numbers ([`kernels::prompt`](crate::kernels::prompt)).
 
 use std::time::Duration;
 
@@ -33,7 +33,8 @@ use crate::kernels::prompt::{gemm, vector};
 use crate::model::architecture::Norm;
 use crate::model::config::Config;
 
-/// Why the kernels do not take a model; `None` if they do. Slices of stacked matrices begin at whole tiles.
+/// The reason the kernels do not take a model; `None` if they do. Slices of stacked matrices begin
+/// at whole tiles.
 pub fn refuses(c: &Config) -> Option<String> {
     if c.architecture.experts && c.architecture.norm != Norm::Rms {
         return Some("the kernels of prompts have no layer norms before experts".to_owned());
@@ -67,12 +68,12 @@ pub struct Chunks {
     graphs: [Option<Graph>; SIZES.len()],
 }
 
-/// Where a chunk is.
+/// The place of a chunk.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     /// Tokens before it.
     pub position: usize,
-    /// Where the table of its sequence begins among the tables, if the cache has pages.
+    /// Start of its sequence's table among the tables, if the cache has pages.
     pub table: usize,
 }
 
@@ -124,7 +125,7 @@ impl Chunks {
         })
     }
 
-    /// How long a chunk may take: at most as long as its tokens one by one.
+    /// Deadline of a chunk: at most as long as its tokens one by one.
     pub fn patience(&self, m: &DeviceModel) -> Duration {
         m.patience * self.longest as u32
     }
@@ -194,8 +195,7 @@ impl Chunks {
         let mut words = vec![fits(place.position)?, fits(tokens.len())?, fits(place.table)?];
         words.resize(TOKENS_AT as usize, 0);
         words.extend(tokens);
-        let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
-        self.activations.chunk.write(0, &bytes)?;
+        self.activations.chunk.write_slice(0, &words)?;
         Ok(size(tokens.len()))
     }
 }
@@ -233,7 +233,7 @@ impl Prompt {
     }
 }
 
-/// Which of [`SIZES`] a chunk takes.
+/// The index in [`SIZES`] of a chunk's size.
 fn size(tokens: usize) -> usize {
     SIZES.iter().position(|s| *s as usize >= tokens).unwrap_or(SIZES.len() - 1)
 }

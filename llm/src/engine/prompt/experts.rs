@@ -21,7 +21,7 @@ pub struct Mixture<'a> {
     own: &'a ExpertActivations,
     tokens: u32,
     experts: &'a Experts,
-    /// What activated vectors are multiplied by.
+    /// The factor of activated vectors.
     factor: f32,
     tile: Tile,
 }

@@ -33,9 +33,9 @@ const EXPAND_BLOCKS: u32 = 8;
 struct Waiting<'a> {
     /// Parts of each sum.
     shares: u32,
-    /// What they are multiplied by.
+    /// Their factor.
     factor: f32,
-    /// What is added as well.
+    /// The vector added as well.
     bias: Option<&'a Buffer>,
 }
 
@@ -51,16 +51,16 @@ struct Product<'a> {
     /// Of [`Output::Gate`].
     factor: f32,
     x: &'a Buffer,
-    /// `[share][token][row]`; the reader adds the shares.
+    /// `[share][token][row]`; the reader adds them.
     out: &'a Buffer,
 }
 
-/// What the launches of chunks work with, beside the model.
+/// Context of a chunk's launches, beside the model.
 #[derive(Clone, Copy)]
 pub struct Chunk<'a> {
     /// Shapes of products.
     pub choices: &'a Choices,
-    /// What they compute with.
+    /// Their activations.
     pub activations: &'a Activations,
     /// The tables of all sequences, if the cache has pages.
     pub tables: Option<&'a Buffer>,
@@ -419,7 +419,8 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// The tile for `rows` results per token, `step` at a time, and the number of shares of the row length.
+    /// The tile for `rows` results per token, `step` at a time, and the number of split-K parts of the row
+    /// length.
     fn choose(&self, output: Output, (rows, step): (u32, u32), cols: u32) -> (ProductTile, u32) {
         let (product, chip) =
             (TokensProduct { output, tokens: self.tokens, rows: step, cols }, self.model.chip());
@@ -431,8 +432,8 @@ impl Planner<'_> {
         }
     }
 
-    /// The launches of a product: slices of the matrix are expanded and multiplied in turns. Returns the
-    /// number of shares of the row length.
+    /// The launches of a product: slices of the matrix are expanded and multiplied alternately. Returns the
+    /// number of split-K parts of the row length.
     fn multiply(&mut self, product: &Product<'_>) -> Result<u32> {
         let cols = product.parts[0].cols;
         let (rows, step) = rows(&product.parts, product.output);

@@ -1,4 +1,4 @@
-//! How the products of a chunk are cut into launches: quantized weights are expanded to f16 in slices.
+//! Division of a chunk's products into launches: quantized weights are expanded to f16 in slices.
 
 use crate::engine::layers::{LayerMemory, Product, Target};
 use crate::engine::matrix::{Matrix, fits};
@@ -61,7 +61,7 @@ pub fn products(m: &DeviceModel, tokens: u32) -> Vec<TokensProduct> {
     m.layers.iter().flat_map(LayerMemory::products).map(of).collect()
 }
 
-/// What the kernel that multiplies makes of the sums.
+/// The output of the kernel that multiplies.
 pub fn output(product: &Product) -> Output {
     match product.to {
         Target::Activated(Activation::SiluGate) => Output::Gate,
@@ -91,15 +91,15 @@ pub fn expert_slice(c: &Config) -> usize {
     if c.architecture.experts { 2 * c.ff * c.hidden } else { 0 }
 }
 
-/// How many experts, with matrices of `rows` rows of `cols` values, are expanded together: as many as fit a
-/// slice, in groups as equal as they can be.
+/// The number of experts, with matrices of `rows` rows of `cols` values, that are expanded together: as many
+/// as fit a slice, in groups as equal as they can be.
 pub fn experts_together(c: &Config, rows: usize, cols: usize) -> usize {
     let most = (SLICE as usize / (rows * cols)).max(1);
     c.experts.div_ceil(c.experts.div_ceil(most).max(1))
 }
 
 /// Most values that the sums of a product of up to `tokens` tokens with `rows` rows of `cols` values take, in
-/// all shares.
+/// all split-K parts.
 pub fn sums(choices: &Choices, tokens: usize, (rows, cols): (usize, usize), chip: Chip) -> Result<usize> {
     let (rows, cols) = (fits(rows)?, fits(cols)?);
     let sizes = SIZES.into_iter().filter(|size| *size as usize <= tokens);

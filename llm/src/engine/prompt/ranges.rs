@@ -11,7 +11,7 @@ use hcq::{Buffer, Queue};
 
 use crate::engine::launch::{Launch, record};
 use crate::engine::layers::{LayerMemory, Target};
-use crate::engine::matrix::{fits, read_floats};
+use crate::engine::matrix::fits;
 use crate::engine::memory::DeviceModel;
 use crate::error::Result;
 use crate::model::architecture::Activation;
@@ -22,7 +22,7 @@ const LARGEST: f64 = 65504.0 / 1.02;
 /// The smallest factor: below it, a product of two factors would leave the range of `f32`.
 const LEAST: f64 = 1.0 / (1u64 << 40) as f64;
 
-/// What a layer's values are multiplied by before they are stored in f16: powers of two, at most 1.
+/// Factors of a layer's values before they are stored in f16: powers of two, at most 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LayerFactors {
     /// Queries.
@@ -74,7 +74,7 @@ pub fn factors(
             }
         }
         if !last {
-            let squares = read_floats(squares, 4 * (i * rows) as u64, rows)?;
+            let squares = squares.read_vec::<f32>(4 * (i * rows) as u64, rows)?;
             let Some(factors) = of_layer(c, &squares, &Added::of(layer)?) else { return Ok(None) };
             all.push(factors);
         }
@@ -82,7 +82,7 @@ pub fn factors(
     Ok(Some(all))
 }
 
-/// What bounds beside the lengths of rows.
+/// Bounds beside the lengths of rows.
 #[derive(Clone, Copy, Debug, Default)]
 struct Added {
     /// The largest bias of a query, key or value.
@@ -144,7 +144,7 @@ fn of_layer(c: &Config, squares: &[f32], added: &Added) -> Option<LayerFactors> 
 
 /// The largest magnitude in a buffer of numbers in single precision.
 fn magnitude(buffer: &Buffer) -> Result<f64> {
-    let values = read_floats(buffer, 0, buffer.len() as usize / 4)?;
+    let values = buffer.read_vec::<f32>(0, buffer.len() as usize / 4)?;
     Ok(values.into_iter().map(f32::abs).fold(0.0, largest))
 }
 

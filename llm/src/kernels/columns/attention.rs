@@ -3,7 +3,7 @@
 //! A block takes up to four query heads that share a key/value head, and a share of the column's pages: which
 //! pages depends on the column's own length alone. Each warp takes 32 positions of a page: for the scores
 //! every lane takes one position, for the weighted sums of values every lane takes two neighbouring
-//! dimensions. The shares are merged by a second kernel, which writes the result as fragments.
+//! dimensions. The split-K parts are merged by a second kernel, which writes the result as fragments.
 
 use half::f16;
 use ptxgen::{Cache, F16x2, Global, Kernel, Multiple, Pointer, Reg, Shared, Special, Target};
@@ -140,7 +140,7 @@ impl Rows<'_> {
     }
 }
 
-/// What a lane has of the heads of its block.
+/// A lane's part of the heads of its block.
 struct Lanes<'a> {
     k: &'a Kernel,
     dims: u32,

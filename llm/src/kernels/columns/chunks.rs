@@ -1,5 +1,5 @@
-//! What the kernels of prompts need of pages: a chunk's keys and values are written to pages, and attention
-//! reads a layer's keys and values from a copy in one piece.
+//! Pages in the kernels of prompts: a chunk's keys and values are written to pages, and attention reads a
+//! layer's keys and values from a copy in one piece.
 
 use half::f16;
 use ptxgen::{Cache, F16x2, Global, Kernel, Pointer, Reg, Special};

@@ -15,9 +15,9 @@ use crate::kernels::format::TILE_COLS;
 pub const GROUP: u32 = 8;
 /// Bytes of the values of a tile of a group.
 const VALUES: u32 = 2 * GROUP * TILE_COLS;
-/// Where the sums of units are: per lane those of units t and t + 4, then what f16 leaves of each.
+/// Offset of the sums of units: per lane those of units t and t + 4, then the remainder of each after f16.
 pub(super) const SUMS_AT: u32 = VALUES;
-/// Where the inverse factors of the columns are, in f32.
+/// Offset of the inverse factors of the columns, in f32.
 pub(super) const FACTORS_AT: u32 = SUMS_AT + 8 * 32;
 /// Bytes of a tile of a group.
 pub const BYTES: u32 = FACTORS_AT + 4 * GROUP;

@@ -1,8 +1,8 @@
-//! The kernels of a step of several columns: vectors of different sequences, or of one sequence at successive
+//! The kernels of a batch step: vectors of different sequences, or of one sequence at successive
 //! positions, which read the weights once.
 //!
-//! What a column's results are does not depend, in any bit, on the other columns, on their number or on the
-//! column's own: every sum has an order that the matrix alone decides.
+//! Results of a column do not depend, in any bit, on the other columns, on their number or on the column's
+//! own: every sum has an order that the matrix alone decides.
 
 pub mod attention;
 pub mod chunks;
@@ -37,7 +37,7 @@ pub(crate) fn products(target: Target) -> Vec<Kernel> {
     Format::ALL.into_iter().flat_map(of_format).collect()
 }
 
-/// What the kernels of prompts need of pages.
+/// The kernels that prompts need for pages.
 pub(crate) fn of_prompts() -> Vec<Kernel> {
     CacheType::ALL.into_iter().flat_map(|kv| [chunks::rope(kv), chunks::gather(kv)]).collect()
 }

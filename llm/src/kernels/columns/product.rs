@@ -3,7 +3,7 @@
 //!
 //! The warps of a block take every eighth tile of the same rows, and meet in shared memory; then the block
 //! takes the next rows, whose first weights are on their way since the last sums. Rows that are long beside
-//! their number are cut into shares, each of which has its own sums.
+//! their number are cut into split-K parts, each with its own sums.
 //!
 //! With few columns the weights of the next tile are on their way while a tile is multiplied. With 32, whose
 //! sums take the registers for that, a tile takes far longer than its weights: other warps multiply meanwhile.
@@ -36,7 +36,7 @@ pub fn size(columns: usize) -> Option<u32> {
     SIZES.into_iter().find(|size| *size as usize >= columns)
 }
 
-/// Into how many shares the rows of a product are cut: all multiprocessors have work, and all warps of a
+/// The number of split-K parts of the rows of a product: all multiprocessors have work, and all warps of a
 /// block.
 pub fn shares(rows: u32, cols: u32, sm_count: u32) -> u32 {
     let most = cols.div_ceil(TILE_COLS).div_ceil(WARPS);
@@ -232,8 +232,8 @@ impl Product<'_> {
     }
 }
 
-/// Where the warps of a block add their sums: `[warp][column][row]`, columns [`Meeting::PITCH`] apart, so
-/// that neither side has bank conflicts.
+/// Memory in which the warps of a block add their sums: `[warp][column][row]`, columns [`Meeting::PITCH`]
+/// apart, so that neither side has bank conflicts.
 struct Meeting {
     values: Pointer<Shared, f32>,
     columns: u32,

@@ -1,4 +1,4 @@
-//! What a step is told of its columns, in device memory.
+//! The description of a step's columns, in device memory.
 
 use ptxgen::{Cache, Global, Kernel, Pointer, Reg, Target};
 

@@ -7,7 +7,7 @@
 use half::f16;
 use ptxgen::{Cache, F16x2, Global, Kernel, Pointer, Reg};
 
-use crate::kernels::format::{Format, Packed};
+use crate::kernels::format::Format;
 
 /// 1024 as f16: its last bits are a byte's.
 const BYTE_BASE: u32 = 0x6464_6464;
@@ -15,7 +15,7 @@ const BYTE_BASE: u32 = 0x6464_6464;
 /// A tile as it is stored, in registers.
 pub(super) struct Raw(Vec<Reg<u32>>);
 
-/// What a row's sums of a tile are multiplied by.
+/// Factors of a row's sums of a tile.
 pub(super) struct Supers {
     /// Of the sums; none for 1.
     pub all: Option<Reg<f32>>,
@@ -58,37 +58,7 @@ impl Raw {
 
     /// Loads the lane's part of the tile at `tile`.
     pub fn load(&self, k: &Kernel, format: Format, tile: Pointer<Global, u8>, lane: Reg<u32>) {
-        let row = k.shr(lane, 2);
-        let mut to = self.0.iter().copied();
-        for section in format.sections() {
-            let at = match section.has_units() {
-                true => k.at_stride(tile, lane, section.t),
-                false => k.at_stride(tile, row, section.g),
-            };
-            for (offset, bytes) in section.lane_pieces() {
-                let at = at.plus_bytes(i64::from(section.at + offset)).cast::<u32>();
-                let words: Vec<Reg<u32>> = to.by_ref().take(bytes.div_ceil(4) as usize).collect();
-                match bytes {
-                    2 => k.load_half_where(None, at, words[0], Cache::Stream),
-                    _ => k.load_words_where(None, at, &words, Cache::Stream),
-                }
-            }
-        }
-    }
-
-    /// The words of unit `t + 4s` of row `g + 8h`, four values each.
-    fn quads(&self, k: &Kernel, format: Format, h: usize, s: usize) -> Vec<Reg<u32>> {
-        let raw = &self.0;
-        let four = |first: usize| &raw[first + 4 * (2 * h + s)..][..4];
-        let words = match format {
-            // `Format::quads` takes a scale too.
-            Format::Q8_0 => [four(0), four(16), &raw[32..33]].concat(),
-            Format::Q6K => [four(0), &raw[16 + 4 * h + 2 * s..][..2]].concat(),
-            // The registers that it has between belong to the head.
-            Format::Q5K => [four(0), &raw[16..20], &raw[24 + 2 * h + s..][..1]].concat(),
-            _ => four(0).to_vec(),
-        };
-        format.quads(k, &Packed { words, unit: self.0[0] })
+        format.load_lane(k, tile, lane, &self.0, Cache::Stream);
     }
 
     /// Bytes t of the three words of scales and minima of row `g + 8h`.
@@ -127,7 +97,7 @@ impl Raw {
         (h, s, piece): (usize, usize, usize),
         lane: Reg<u32>,
     ) -> [[Reg<F16x2>; 2]; 2] {
-        let quads = self.quads(k, format, h, s);
+        let quads = format.lane_quads(k, &self.0, h, s);
         let quads = [quads[2 * piece], quads[2 * piece + 1]];
         let signed = !format.has_minimum();
         let pairs = |word: Reg<u32>| {
@@ -179,7 +149,7 @@ impl Raw {
         [a, b, a, b]
     }
 
-    /// What the sums of row `g + 8h` are multiplied by.
+    /// Factors of the sums of row `g + 8h`.
     pub fn supers(&self, k: &Kernel, format: Format, h: usize) -> Supers {
         match format {
             Format::Q6K => Supers { all: Some(k.mul(low_half(k, self.0[26 + h]), 2f32)), least: None },

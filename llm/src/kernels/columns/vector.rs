@@ -1,4 +1,4 @@
-//! The vector operations of a step of several columns: embedding, norms, rotary positions and the write into
+//! The vector operations of a batch step: embedding, norms, rotary positions and the write into
 //! the cache, SiLU, the choice of tokens. A block takes a column or a part of one.
 
 use half::f16;
@@ -73,7 +73,7 @@ impl Sums {
         Self { values, shares: k.param("shares"), columns: k.param("columns"), pitch }
     }
 
-    /// Adds the shares of neighbouring values of a column from `index` on to `values`, in their order.
+    /// Adds the split-K parts of neighbouring values of a column from `index` on to `values`, in their order.
     fn add(&self, k: &Kernel, column: Reg<u32>, index: Multiple, values: &[Reg<f32>]) {
         k.for_(0u32, self.shares, 1u32, |share: Reg<u32>| {
             let line = k.row(self.values, k.mad(share, self.columns, column), self.pitch);

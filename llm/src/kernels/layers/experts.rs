@@ -46,7 +46,7 @@ pub(crate) struct Choice {
     pub used: Reg<u32>,
 }
 
-/// What a warp of `route` does.
+/// The work of a warp of `route`.
 pub(crate) fn choose(k: &Kernel, c: Choice) {
     let Choice { scores, chosen, shares, experts, used } = c;
     let lane = k.special(Special::LaneId);

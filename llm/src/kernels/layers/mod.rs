@@ -1,6 +1,6 @@
-//! What the layers of some architectures need beside those of `llama`: biases, norms of heads, layer norm,
-//! GELU, learned positions, scaled embeddings, norms of results, capped logits, mixtures of experts. Steps of
-//! one launch per operation and prompts share these kernels; a step takes one token.
+//! Kernels for layers of other architectures than `llama`: biases, norms of heads, layer norm, GELU, learned
+//! positions, scaled embeddings, norms of results, capped logits, mixtures of experts. Steps of one launch
+//! per operation and prompts share these kernels; a step takes one token.
 
 pub mod cap;
 pub mod experts;

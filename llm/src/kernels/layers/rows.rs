@@ -1,4 +1,4 @@
-//! What is added to the residual stream, a bias or the vector of a learned position, and its scale.
+//! Addition to the residual stream of a bias or the vector of a learned position, and its scale.
 
 use ptxgen::{Cache, Kernel, Special};
 

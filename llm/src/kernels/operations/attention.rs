@@ -2,7 +2,7 @@
 //!
 //! A block serves one query head and one share of the positions. Each warp works through tiles of 32
 //! positions: for the scores every lane takes one position, for the weighted sum of values every lane takes
-//! two neighbouring dimensions. Warps are merged through shared memory, shares by a second kernel.
+//! two neighbouring dimensions. Warps are merged through shared memory, split-K parts by a second kernel.
 
 use half::f16;
 use ptxgen::{Cache, F16x2, Global, Kernel, Multiple, Pointer, Pred, Reg, Shared, Special};

@@ -12,7 +12,7 @@ use crate::kernels::activation::silu_times;
 use crate::kernels::format::{Format, Packed};
 use crate::kernels::operations::striped::{striped_chunk, striped_index};
 
-/// How a kernel divides its work.
+/// The division of a kernel's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shape {
@@ -73,7 +73,7 @@ impl Shape {
     }
 }
 
-/// What happens to the products.
+/// The use of the products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Epilogue {

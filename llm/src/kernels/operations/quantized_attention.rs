@@ -1,5 +1,5 @@
 //! Attention of one query position over a cache in q8_0: as
-//! [`attention`](crate::kernels::operations::attention), always split into shares.
+//! [`attention`](crate::kernels::operations::attention), always split-K.
 //!
 //! Scores are integer dot products with the query as 16-bit integers, so that their error is far below that
 //! of the cache. For the weighted sum of values every lane takes four neighbouring dimensions; with short

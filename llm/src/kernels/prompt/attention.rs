@@ -4,7 +4,7 @@
 //! A block serves 64 tokens of one query head and one share of the positions, a warp 16 of the tokens. Keys
 //! and values pass through shared memory in tiles of positions; the next tile is copied while this one is
 //! multiplied. The weights of a tile stay in registers: the lane that has a sum of the first product is the
-//! one that needs it as left factor of the second. Shares are merged by a [second kernel](super::shares).
+//! one that needs it as left factor of the second. Split-K parts are merged by a [second kernel](super::shares).
 
 use half::f16;
 use ptxgen::{
@@ -150,7 +150,7 @@ fn is_cut(
     })
 }
 
-/// What a warp works with: 16 tokens of one query head.
+/// The state of a warp: 16 tokens of one query head.
 struct Warp<'a> {
     k: &'a Kernel,
     lines: Lines,

@@ -11,7 +11,7 @@ use crate::kernels::prompt::chunk::{COUNT_AT, TOKENS_AT};
 pub const THREADS: u32 = 64;
 /// Threads of a block of `embed_prompt`.
 pub const EMBED_THREADS: u32 = 128;
-/// What the compiler allots registers for, threads and blocks of an SM: 48 registers, of which the largest
+/// Threads and blocks of an SM for which the compiler allots registers: 48 registers, of which the largest
 /// block that multiplies leaves enough for four warps.
 const ALLOTTED: [u32; 2] = [128, 10];
 /// Warps of a block.

@@ -30,7 +30,7 @@ pub struct Tile {
     pub stages: u32,
 }
 
-/// What happens to the sums.
+/// The use of the sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Output {
@@ -249,7 +249,7 @@ impl Parameters {
     }
 }
 
-/// What a thread block works with.
+/// The state of a thread block.
 pub(crate) struct Block<'a> {
     pub k: &'a Kernel,
     pub tile: Tile,
@@ -269,7 +269,7 @@ pub(crate) struct Block<'a> {
     pub first_row: Multiple,
 }
 
-/// What a thread copies of each slice: one piece of every `step`th row.
+/// A thread's part of the copy of each slice: one piece of every `step`th row.
 pub(crate) struct Copier {
     x: Pointer<Global, f16>,
     w: Pointer<Global, f16>,
@@ -280,14 +280,14 @@ pub(crate) struct Copier {
     landing: Pointer<Shared, f16>,
 }
 
-/// What a warp multiplies: fragments of 16 tokens, and pairs of fragments of 8 rows.
+/// A warp's part of the product: fragments of 16 tokens, and pairs of fragments of 8 rows.
 pub(crate) struct WarpTile {
     tokens: u32,
     rows: u32,
     /// The warp's place along the tokens and along the rows.
     across: Reg<u32>,
     along: Reg<u32>,
-    /// Where the fragments of both factors start, per step of 16 values.
+    /// Start of the fragments of both factors, per step of 16 values.
     corners: Vec<[Pointer<Shared, f16>; 2]>,
     fragments: [Fragments; 2],
     sums: Vec<Vec<Accumulator>>,

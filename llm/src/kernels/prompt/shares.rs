@@ -1,7 +1,7 @@
-//! Shares of the positions that prompt attention is split into where its tokens and heads do not fill a GPU.
+//! Split-K parts of the positions in prompt attention where its tokens and heads do not fill a GPU.
 //!
-//! How many shares a block's positions have follows from their number alone, so the same prompt gives the same
-//! bits.
+//! The number of a block's split-K parts follows from the number of its positions alone, so the same prompt
+//! gives the same bits.
 
 use half::f16;
 use ptxgen::{Cache, F16x2, Global, Kernel, Multiple, Pointer, Reg, Special};
@@ -17,7 +17,7 @@ pub const THREADS: u32 = 128;
 pub const HEADS: u32 = THREADS / 32;
 /// Positions of a share, at least, where there is more than one.
 const LEAST: u32 = 256;
-/// Most shares.
+/// Most split-K parts.
 const MOST: u32 = 32;
 /// Blocks of attention that an SM is given before positions are split.
 const BLOCKS_PER_SM: u32 = 2;
@@ -27,7 +27,7 @@ pub(super) const fn positions(dims: u32) -> u32 {
     if dims > 128 { 32 } else { 64 }
 }
 
-/// Most shares for `tokens` tokens of `heads` heads on `sm_count` multiprocessors.
+/// Most split-K parts for `tokens` tokens of `heads` heads on `sm_count` multiprocessors.
 pub fn most(tokens: u32, heads: u32, sm_count: u32) -> u32 {
     (BLOCKS_PER_SM * sm_count / (tokens.div_ceil(TOKENS) * heads)).clamp(1, MOST)
 }
@@ -37,11 +37,11 @@ pub const fn partial_words(head_dim: u32) -> u32 {
     head_dim + 8
 }
 
-/// The positions that a block of tokens sees, in shares.
+/// The positions that a block of tokens sees, in split-K parts.
 pub(super) struct Range {
     /// The position after the last one.
     end: Reg<u32>,
-    /// Shares, at least 1.
+    /// Split-K parts, at least 1.
     pub shares: Reg<u32>,
     /// Positions of a share.
     share: Reg<u32>,
@@ -49,7 +49,7 @@ pub(super) struct Range {
 
 impl Range {
     /// Of the tokens from `first` on in a chunk of `count` tokens from position `start` on, in at most `most`
-    /// shares of whole tiles.
+    /// parts of whole tiles.
     pub fn new(
         k: &Kernel,
         dims: u32,
@@ -74,7 +74,7 @@ impl Range {
     }
 }
 
-/// The sums of shares, `[share][token][head]`.
+/// The sums of split-K parts, `[share][token][head]`.
 pub(super) struct Partials {
     at: Pointer<Global, f32>,
     pitch: Multiple,

@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use crate::kernels::prompt::gemm::{self, Output};
 use crate::kernels::prompt::warpgroups;
 
-/// What the tile for a matrix times many vectors is chosen by.
+/// Criteria of the tile for a matrix times many vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TokensProduct {
-    /// How the sums are used.
+    /// The use of the sums.
     pub output: Output,
     /// Tokens.
     pub tokens: u32,
@@ -20,7 +20,7 @@ pub struct TokensProduct {
     pub cols: u32,
 }
 
-/// What shapes depend on of a GPU.
+/// Facts of a GPU on which shapes depend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chip {
     /// Generation: 87 for sm_87.
@@ -29,7 +29,7 @@ pub struct Chip {
     pub sm_count: u32,
 }
 
-/// Who multiplies a tile, and its shape.
+/// The units that multiply a tile, and its shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum ProductTile {
@@ -166,7 +166,7 @@ pub fn choose_whole(product: &TokensProduct, chip: Chip) -> ProductTile {
     cheapest(product, chip, [1].into_iter(), |_| true).0
 }
 
-/// The tile for a product in `shares` parts of the row length, whatever its sizes.
+/// The tile for a product in `shares` split-K parts of the row length, whatever its sizes.
 pub fn choose_any_size(product: &TokensProduct, chip: Chip, shares: u32) -> ProductTile {
     cheapest(product, chip, [shares].into_iter(), |tile| matches!(tile, ProductTile::Warps(_))).0
 }

@@ -38,7 +38,7 @@ pub struct Tile {
 pub const TILES: [Tile; 3] = [Tile::new(2, 256, 4), Tile::new(2, 128, 6), Tile::new(1, 128, 6)];
 
 /// Rates of the tiles, in percent of that of the first tile of [`gemm`](super::gemm): products of 2048 and of
-/// 1024 on an H200 (docs/performance.md, "Tiles of products").
+/// 1024 on an H200 (docs/notes/products.md, "Tiles of products").
 pub(super) const RATES: [u64; TILES.len()] = [150, 142, 96];
 
 /// Threads of a warpgroup.
@@ -177,7 +177,7 @@ struct Place {
     parity: Reg<u32>,
 }
 
-/// Where sums go.
+/// Destination of sums.
 struct Results {
     out: Pointer<Global, f16>,
     pitch: Multiple,

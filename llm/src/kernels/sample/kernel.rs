@@ -118,7 +118,7 @@ pub(crate) fn kernel() -> Kernel {
 struct Span {
     /// Their numbers; some may be past the last one.
     numbers: [Reg<u32>; SPAN as usize],
-    /// How many vectors there are.
+    /// Number of vectors.
     count: Reg<u32>,
     /// The place of its largest logit.
     place: Reg<u32>,

@@ -27,7 +27,7 @@ const TOP_P: u32 = 1;
 /// The search for the drawn token.
 const DRAWN: u32 = 2;
 
-/// What the host sets, in shared memory.
+/// Options that the host sets, in shared memory.
 #[derive(Clone, Copy)]
 pub struct Options {
     pub top_k: Reg<u32>,
@@ -48,7 +48,7 @@ pub struct Search<'a> {
     pub groups: Pointer<Shared, u32>,
     /// Sums of the warps, one `u64` each.
     pub sums: Pointer<Shared, u64>,
-    /// What one thread has found: four words.
+    /// The findings of one thread: four words.
     pub found: Pointer<Shared, u32>,
     /// Ranks that are kept are below this one; at the end one more than that of the token.
     pub bound: Reg<u64>,
@@ -175,7 +175,7 @@ impl<'a> Search<'a> {
             // Ranks differ, so the last step leaves one token.
             k.set(shift, k.sub(shift, STEP_BITS));
         });
-        // What was found has been read when it is written again.
+        // Findings have been read when they are written again.
         k.sync_threads();
     }
 
@@ -230,7 +230,7 @@ impl<'a> Search<'a> {
         k.if_else(
             same,
             || {
-                // Otherwise equal logits would take turns.
+                // Otherwise equal logits would be drawn alternately.
                 let sums = [0, 1, 2].map(|i| k.reduce(part(i), ptxgen::Reduce::Add));
                 k.if_(k.both(k.ne(lanes, 0u32), k.eq(self.lane, leader)), || {
                     k.atomic(to(0), Atomic::Add, k.popc(lanes));
@@ -298,7 +298,7 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// What the sum of the weights before the token and its own passes first at the token.
+    /// The value that the sum of the weights before the token and its own passes first at the token.
     fn aim(&self, stage: Reg<u32>, all: Reg<u64>) -> Reg<u64> {
         let (k, o) = (self.k, self.options);
         let last = k.convert::<u32, u64>(k.sub(o.top_k, 1u32));

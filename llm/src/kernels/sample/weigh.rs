@@ -4,7 +4,7 @@ use ptxgen::{Kernel, Pred, Reg};
 
 use crate::sampler::arithmetic::{COEFFICIENTS, FAR, KEY_BITS, NEAR, NEAR_KEY, ONE};
 
-/// How far a logit lies below the largest one, which is above negative infinity; infinite or NaN for a token
+/// Distance of a logit below the largest one, which is above negative infinity; infinite or NaN for a token
 /// that is never chosen.
 pub fn distance(k: &Kernel, best: Reg<f32>, logit: Reg<f32>) -> Reg<f32> {
     k.select(k.eq(logit, best), 0f32, k.sub(best, logit))

@@ -1,4 +1,4 @@
-//! Attention of one position over the cache, in shares of the positions, by the consumers.
+//! Attention of one position over the cache, in split-K parts of the positions, by the consumers.
 //!
 //! Near the start of a context a block takes one head and all positions (`near`), else a share of the
 //! positions of up to four query heads that share keys and values: in a cache in f16 a warp takes all of
@@ -30,7 +30,7 @@ const TOGETHER: usize = 2;
 /// Results that are merged together.
 const MERGED: u32 = 8;
 
-/// How a step's attention is divided.
+/// The division of a step's attention.
 struct Division {
     /// Query heads of a block, as a power of two.
     together_log2: Reg<u32>,
@@ -39,7 +39,7 @@ struct Division {
     units: Reg<u32>,
 }
 
-/// What a lane merges of a head's results of the block: those of `warps` warps, four dimensions at a time.
+/// A lane's part in merging a head's results of the block: those of `warps` warps, four dimensions at a time.
 struct Merge {
     /// Number of the head in the block.
     head: Reg<u32>,
@@ -78,7 +78,7 @@ impl Stream<'_> {
         );
     }
 
-    /// Attention in shares of the positions.
+    /// Attention in split-K parts of the positions.
     fn attend_shares(&self) {
         let k = self.k;
         let positions = k.add(self.position(), 1);
@@ -167,7 +167,8 @@ impl Stream<'_> {
         merge
     }
 
-    /// Merges the results of the block's warps, and, in the block that completes last, those of all shares.
+    /// Merges the results of the block's warps, and, in the block that completes last, those of all split-K
+    /// parts.
     fn merge_share(&self, s: &Share, h: &Heads, m: &Merge) {
         let k = self.k;
         let (head_dim, pitch) = (self.word(at::HEAD_DIM), self.pitch());

@@ -1,4 +1,4 @@
-//! What all warps of the kernel use: the record of a phase, packets, barriers, the clock.
+//! Means of all warps of the kernel: the record of a phase, packets, barriers, the clock.
 
 use ptxgen::{Element, Global, Kernel, Mbarrier, Pointer, Poll, Pred, Reg, Shared, Special, Target};
 
@@ -24,7 +24,7 @@ pub(super) mod own {
     pub const WORDS: u32 = 4;
 }
 
-/// What the code of a phase works with.
+/// Context of a phase's code.
 pub(super) struct Stream<'a> {
     pub k: &'a Kernel,
     pub target: Target,
@@ -86,7 +86,7 @@ pub(super) struct Place {
     pub parity: Reg<u32>,
 }
 
-/// The sums of chunks of tiles, two buffers in turns.
+/// The sums of chunks of tiles, two buffers alternately.
 #[derive(Clone, Copy)]
 pub(super) struct Sums {
     pub values: Pointer<Shared, f32>,
@@ -158,7 +158,7 @@ impl Stream<'_> {
         k.set(self.task_at, k.address(k.at(self.records, k.scale(place, WORDS))));
     }
 
-    /// Where the warp's copy of record `index` goes.
+    /// Address of the warp's copy of record `index`.
     fn copy_of(&self, index: Reg<u32>) -> Pointer<Shared, u32> {
         let k = self.k;
         let place = k.mad(self.warp, 2u32, k.and(index, 1));
@@ -225,7 +225,7 @@ impl Stream<'_> {
         (shares, all.unwrap_or(self.block()))
     }
 
-    /// How barrier objects are polled.
+    /// The way in which barrier objects are polled.
     fn how(&self) -> Poll {
         if self.target >= Target::Sm90 { Poll::Try } else { Poll::Test }
     }
@@ -279,7 +279,7 @@ impl Stream<'_> {
         k.set(place.parity, k.select(wraps, k.xor(place.parity, 1u32), place.parity));
     }
 
-    /// Where slot `number` of the ring starts.
+    /// Start of slot `number` of the ring.
     pub fn slot(&self, number: Reg<u32>) -> Pointer<Shared, u8> {
         self.k.row(self.ring.start, number, self.ring.slot_bytes)
     }

@@ -1,4 +1,4 @@
-//! What attention does for each type of cache: reading rows, scores, weighted values, the newest position.
+//! Attention for each type of cache: reading rows, scores, weighted values, the newest position.
 
 use half::f16;
 use ptxgen::{Cache, F16x2, Global, Kernel, Multiple, Pointer, Pred, Reg};

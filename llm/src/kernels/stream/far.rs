@@ -18,7 +18,7 @@ const HEADS: usize = HEADS_TOGETHER as usize;
 /// Values of a row in a lane: a piece of a cache in f16.
 const VALUES: usize = 8;
 
-/// What of a row is loaded.
+/// The part of a row that is loaded.
 #[derive(Clone, Copy)]
 enum Part {
     Keys,
@@ -189,7 +189,7 @@ impl Stream<'_> {
         }
     }
 
-    /// Where the results of the first warp for head `head` of the block go.
+    /// Address of the first warp's results for head `head` of the block.
     pub(super) fn place_far(&self, head: Reg<u32>) -> Pointer<Shared, f32> {
         let k = self.k;
         k.row(self.inputs.cast::<f32>(), k.mul(head, CONSUMERS), self.pitch())

@@ -177,7 +177,7 @@ impl Stream<'_> {
         });
     }
 
-    /// Where the phase has segments of quantized types.
+    /// Code for phases with segments of quantized types.
     pub(super) fn if_bytes(&self, then: impl FnOnce()) {
         match (self.variant.quantized().next(), self.variant.numbers().next()) {
             (None, _) => (),
@@ -186,7 +186,7 @@ impl Stream<'_> {
         }
     }
 
-    /// Where the phase has segments of types that are not quantized.
+    /// Code for phases with segments of types that are not quantized.
     pub(super) fn if_numbers(&self, then: impl FnOnce()) {
         match (self.variant.quantized().next(), self.variant.numbers().next()) {
             (_, None) => (),
@@ -195,7 +195,7 @@ impl Stream<'_> {
         }
     }
 
-    /// Where the phase has segments with minima.
+    /// Code for phases with segments with minima.
     pub(super) fn if_sums(&self, then: impl FnOnce()) {
         if self.variant.has_minima() {
             self.k.if_(self.is_set(SUMS), then);

@@ -1,4 +1,4 @@
-//! How the kernel divides a block's shared memory and its warps.
+//! Division of a block's shared memory and its warps.
 
 use crate::kernels::format::{Format, TILE_COLS, TILE_ROWS};
 

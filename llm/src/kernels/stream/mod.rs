@@ -21,7 +21,7 @@
 //! another right factor for the same unpacked weights. Weights that are not quantized are multiplied in single
 //! precision (`numbers`); a slot of the ring has some of their rows (`rows`).
 //!
-//! The eight partial sums of a row meet in shared memory, two buffers of eight tiles in turns, guarded by
+//! The eight partial sums of a row meet in shared memory, two buffers of eight tiles alternately, guarded by
 //! barrier objects. The results warp adds them, applies the norm's factor, and does what follows: rotation,
 //! SiLU, the residual, the choice of a token.
 //!

@@ -5,9 +5,9 @@
 //! receives the products of its own units alone, with both bytes, and scales them.
 
 use half::f16;
-use ptxgen::{Cache, F16x2, Pointer, Reg, Shared};
+use ptxgen::{F16x2, Reg};
 
-use crate::kernels::format::{Format, Packed};
+use crate::kernels::format::Format;
 use crate::kernels::stream::block::Stream;
 
 /// Words of a unit.
@@ -41,51 +41,12 @@ pub(super) struct Column {
 }
 
 impl Stream<'_> {
-    /// Loads the lane's part of the tile at `tile`.
-    pub(super) fn load_raw(&self, format: Format, tile: Pointer<Shared, u8>, to: &[Reg<u32>; RAW]) {
-        let k = self.k;
-        let row = k.shr(self.lane, 2);
-        let mut to = to.iter();
-        for section in format.sections() {
-            let at = match section.has_units() {
-                true => k.at_stride(tile, self.lane, section.t),
-                false => k.at_stride(tile, row, section.g),
-            };
-            let mut load = |bytes: u32, h: u32, s: u32| {
-                let at = at.plus_bytes(i64::from(section.at + h * section.h + s * section.s)).cast::<u32>();
-                let words: Vec<Reg<u32>> = to.by_ref().take(bytes.div_ceil(4) as usize).copied().collect();
-                match bytes {
-                    2 => k.load_half_where(None, at, words[0], Cache::Default),
-                    _ => k.load_words_where(None, at, &words, Cache::Default),
-                }
-            };
-            match (section.has_units(), section.bytes) {
-                (true, 16) => [(0, 0), (0, 1), (1, 0), (1, 1)].into_iter().for_each(|(h, s)| load(16, h, s)),
-                // Pieces of both units of a row, or of all four.
-                (true, 8) => [0, 1].into_iter().for_each(|h| load(16, h, 0)),
-                (true, bytes) => load(4 * bytes, 0, 0),
-                (false, bytes) => [0, 1].into_iter().for_each(|h| load(bytes, h, 0)),
-            }
-        }
-    }
-
-    /// Unpacks the words that [`Self::load_raw`] loaded.
+    /// Unpacks the words that [`Format::load_lane`] loaded.
     pub(super) fn quads(&self, format: Format, raw: &[Reg<u32>; RAW]) -> Quads {
-        let k = self.k;
-        let four = |first: usize, h: usize, s: usize| &raw[first + 4 * (2 * h + s)..][..4];
-        let unit = |h: usize, s: usize| match format {
-            // `Format::quads` takes a scale too.
-            Format::Q8_0 => [four(0, h, s), four(16, h, s), &raw[32..33]].concat(),
-            Format::Q6K => [four(0, h, s), &raw[16 + 4 * h + 2 * s..][..2]].concat(),
-            // The registers that it has between belong to the head.
-            Format::Q5K => [four(0, h, s), &raw[16..20], &raw[24 + 2 * h + s..][..1]].concat(),
-            _ => four(0, h, s).to_vec(),
-        };
-        let unpack = |words| format.quads(k, &Packed { words, unit: self.lane });
-        [0, 1].map(|h| [0, 1].map(|s| unpack(unit(h, s))))
+        [0, 1].map(|h| [0, 1].map(|s| format.lane_quads(self.k, raw, h, s)))
     }
 
-    /// The scales that [`Self::load_raw`] loaded, in as few registers as they fit, per row.
+    /// The scales that [`Format::load_lane`] loaded, in as few registers as they fit, per row.
     pub(super) fn packed_scales(&self, format: Format, raw: &[Reg<u32>; RAW]) -> [Vec<Reg<u32>>; 2] {
         let k = self.k;
         [0, 1].map(|h| match format {

@@ -10,7 +10,7 @@ use crate::kernels::stream::layout::{CHUNK, CONSUMERS, GROUP_SLOTS, SLOT_TILES, 
 use crate::kernels::stream::operands::{Column, RAW, Scales, WORDS};
 use crate::kernels::stream::record::{MAX_SEGMENTS, MIXED, at, segment};
 
-/// Where a consumer is in a phase.
+/// The place of a consumer in a phase.
 pub(super) struct Cursor {
     /// The place in the ring of the tile that is loaded next.
     pub place: Place,
@@ -41,7 +41,7 @@ impl Tile {
     }
 }
 
-/// What belongs to a run of tiles of which a consumer has several per row.
+/// State of a run of tiles of which a consumer has several per row.
 pub(super) struct Groups {
     /// The next tile's group of columns.
     pub group: Reg<u32>,
@@ -166,7 +166,8 @@ impl Stream<'_> {
         let raw = [(); RAW].map(|()| k.reg());
         self.wait_phase(self.barrier(self.ring.full, place.slot), place.parity);
         let number = k.and(self.warp, SLOT_TILES - 1);
-        self.load_raw(format, k.at_stride(self.slot(place.slot), number, format.tile_bytes()), &raw);
+        let tile = k.at_stride(self.slot(place.slot), number, format.tile_bytes());
+        format.load_lane(k, tile, self.lane, &raw, Cache::Default);
         raw
     }
 

@@ -10,7 +10,7 @@ pub(super) const EMBED: u32 = 0;
 pub(super) const MATVEC: u32 = 1;
 pub(super) const ATTENTION: u32 = 2;
 
-/// What results become.
+/// The uses of results.
 pub(super) const LOGITS: u32 = 0;
 pub(super) const ADD: u32 = 1;
 pub(super) const GATE: u32 = 2;
@@ -48,7 +48,7 @@ pub(super) mod at {
     /// Columns of tiles, and of groups of one for every consumer.
     pub const COLUMNS: i64 = 8;
     pub const GROUPS: i64 = 9;
-    /// Where the results go, and their phase number.
+    /// Address of the results, and their phase number.
     pub const OUT: i64 = 10;
     pub const OUTPUT: i64 = 12;
     pub const EPILOGUE: i64 = 13;

@@ -31,11 +31,11 @@ struct Rows {
     local: Reg<u32>,
     /// Number of the tile in its chunk; of the first one if there is none.
     in_chunk: Reg<u32>,
-    /// What sums are multiplied by.
+    /// The factor of sums.
     factor: Reg<f32>,
 }
 
-/// Where results go: packets, and the phase number that they get.
+/// Destination of results: packets, and the phase number that they get.
 struct To {
     packets: Pointer<Global, u32>,
     phase: Reg<u32>,
@@ -78,7 +78,7 @@ impl Stream<'_> {
         let k = self.k;
         let epilogue = self.word(at::EPILOGUE);
         let is = |code: u32| k.eq(epilogue, code);
-        // What the results need besides the sums is fetched before these are complete.
+        // Inputs of the results besides the sums are fetched before these are complete.
         let residual = [(); 4].map(|()| k.var(0f32));
         k.if_(is(ADD), || {
             let index = k.select(rows.there, k.shr(rows.row, 2), 0u32);

@@ -1,4 +1,4 @@
-//! Shares of the positions of a head, and what a warp or a block has of one.
+//! Split-K parts of the positions of a head, and the part of one that a warp or a block has.
 
 use ptxgen::{Kernel, Pred, Reg};
 
@@ -8,7 +8,7 @@ use crate::kernels::heads::LOWEST;
 pub(super) struct Share {
     /// Number of the group of heads.
     pub unit: Reg<u32>,
-    /// Number of the share, and of all shares.
+    /// Number of the split-K part, and of all.
     pub share: Reg<u32>,
     pub shares: Reg<u32>,
     pub begin: Reg<u32>,

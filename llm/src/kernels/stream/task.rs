@@ -1,4 +1,4 @@
-//! The list of the streaming step kernel: one record per phase, which it reads from device memory.
+//! The list of the persistent step: one record per phase, which it reads from device memory.
 
 use crate::cache::CacheType;
 use crate::kernels::format::{Format, TILE_COLS, TILE_ROWS};
@@ -24,7 +24,7 @@ pub struct Packets {
     pub phase: u32,
 }
 
-/// How the products of a matrix phase are used.
+/// The use of the products of a matrix phase.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Results {
     /// Stored as logits at this address; the largest is chosen.
@@ -39,7 +39,7 @@ pub enum Results {
     Heads(Packets, Heads),
 }
 
-/// What follows the last phase of a launch.
+/// The work after the last phase of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {
     /// Nothing: the phase is not the step's last.
@@ -91,7 +91,7 @@ pub struct Heads {
     pub context: u32,
     /// Type of the cache. In q8_0 the quants of a cache take less than 4 GiB.
     pub kv: CacheType,
-    /// What scores are multiplied by beside the inverse root of a head's length.
+    /// The factor of scores beside the inverse root of a head's length.
     pub score_factor: f32,
     /// Address of the biases of queries, keys and values, 0 if there are none.
     pub bias: u64,
@@ -129,7 +129,7 @@ impl Attention {
         heads.kv_heads * (heads.heads / heads.kv_heads).div_ceil(HEADS_TOGETHER)
     }
 
-    /// Most shares that the positions are split into.
+    /// Most split-K parts of the positions.
     pub fn most_shares(heads: &Heads, blocks: u32) -> u32 {
         let units = Self::units(heads);
         even_shares(units, blocks, blocks / units)
@@ -141,7 +141,7 @@ impl Attention {
     }
 }
 
-/// Divides the tiles of all phases over the blocks, so that those with one more take turns.
+/// Divides the tiles of all phases over the blocks, so that those with one more alternate.
 #[derive(Clone, Copy, Debug)]
 pub struct Division {
     blocks: u32,

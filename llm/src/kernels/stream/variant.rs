@@ -10,11 +10,11 @@ pub struct Variant {
     pub module: &'static str,
     /// The types.
     pub formats: &'static [Format],
-    /// What the layers have.
+    /// The features of the layers.
     pub style: Style,
 }
 
-/// What the layers have that a kernel takes.
+/// The features of layers that a kernel takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     /// RMS norms, and a gate in the feed-forward block.

@@ -37,7 +37,7 @@ macro_rules! release {
     };
 }
 
-/// Where each launch parameter sits.
+/// Fields of the launch parameters.
 pub(crate) const LAYOUT: Layout = Layout {
     fields: FIELDS,
     named: NAMED,

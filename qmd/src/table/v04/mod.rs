@@ -47,7 +47,7 @@ const fn dependent(i: u8, pointer: Field) -> DependentFields {
     }
 }
 
-/// Where each launch parameter sits.
+/// Fields of the launch parameters.
 pub(crate) const LAYOUT: Layout = Layout {
     fields: FIELDS,
     named: NAMED,

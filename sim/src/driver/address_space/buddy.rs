@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 /// log2 of the block size.
 const BLOCK_SHIFT: u32 = 12;
 
-/// One range of virtual addresses and what is free in it.
+/// One range of virtual addresses and its free blocks.
 #[derive(Debug)]
 pub(crate) struct Buddy {
     start: u64,
@@ -84,7 +84,7 @@ impl Buddy {
             return None;
         }
         // The first block is no larger than the last bit of the length allows, later ones are as large as
-        // their address allows: where the halves of splits go decides what is handed out next.
+        // their address allows: the positions of the halves of splits decide the next allocation.
         let mut parts = Vec::new();
         let mut at = first;
         let mut order = count.trailing_zeros();

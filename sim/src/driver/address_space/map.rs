@@ -5,10 +5,11 @@ use crate::driver::address_space::mapping::{KNOWN_FLAGS, MapRequest, Mapping, pa
 use crate::driver::address_space::space::{AddressSpace, Space};
 use crate::driver::dmabuf::DmaBuf;
 use crate::gpu::gmmu::PteAttributes;
+use crate::pieces::note::Note;
 use nix::errno::Errno;
 use nvgpu_sys::{
     NVGPU_AS_MAP_BUFFER_ACCESS_READ_WRITE, NVGPU_AS_MAP_BUFFER_FLAGS_CACHEABLE,
-    NVGPU_AS_MAP_BUFFER_FLAGS_SYSTEM_COHERENT, NVGPU_AS_MAP_BUFFER_FLAGS_TEGRA_RAW, Note,
+    NVGPU_AS_MAP_BUFFER_FLAGS_SYSTEM_COHERENT, NVGPU_AS_MAP_BUFFER_FLAGS_TEGRA_RAW,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -94,7 +95,7 @@ impl AddressSpace {
         Ok(va)
     }
 
-    /// Where the buffer is mapped with other caching than a request asks for.
+    /// Returns the address at which the buffer is mapped with other caching than a request asks for.
     pub(crate) fn maps_otherwise(&self, buffer: &Arc<DmaBuf>, request: &MapRequest) -> Option<u64> {
         let space = self.space();
         let caching = |flags: u32| {
@@ -200,6 +201,14 @@ impl AddressSpace {
             _ => None,
         };
         self.tables.pieces().take(note, mapping);
+    }
+
+    /// Where this process has the byte at `va`.
+    pub(crate) fn host_address(&self, va: u64) -> Option<u64> {
+        let space = self.space();
+        let (&start, mapping) = space.mappings.range(..=va).next_back()?;
+        let into = Some(va - start).filter(|into| *into < mapping.len)?;
+        Some(mapping.buffer.backing()?.ptr().addr().get() as u64 + mapping.buffer_offset + into)
     }
 
     /// The user mapping that holds `va`: its start, length and buffer.

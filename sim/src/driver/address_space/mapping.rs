@@ -1,4 +1,4 @@
-//! Mappings, as an address space remembers them.
+//! Mappings, as an address space keeps them.
 
 use crate::dram::{Backing, PAGE};
 use crate::driver::dmabuf::DmaBuf;
@@ -63,7 +63,7 @@ impl MapRequest {
         self.flags & NVGPU_AS_MAP_BUFFER_FLAGS_FIXED_OFFSET != 0
     }
 
-    /// The flags that a mapping remembers: the driver drops what it ignores.
+    /// The flags that a mapping remembers: the driver drops those it ignores.
     pub(super) fn core_flags(&self) -> u32 {
         self.flags & !NVGPU_AS_MAP_BUFFER_FLAGS_MAPPABLE_COMPBITS
     }

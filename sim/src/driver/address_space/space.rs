@@ -1,4 +1,4 @@
-//! An address space: its ranges, what is mapped in them, and the page tables it is written to.
+//! An address space: its ranges, their mappings, and the page tables it is written to.
 
 use crate::dram::{Dram, PAGE};
 use crate::driver::address_space::area::Area;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Granule of the borders of an address space: what one PDE0 entry covers.
+/// Granule of the borders of an address space: the span of one PDE0 entry.
 const BORDER: u64 = 1 << 21;
 /// Size of the range the driver keeps for itself, after the user's.
 pub(crate) const KERNEL_RANGE: u64 = 1 << 32;
@@ -80,7 +80,7 @@ impl AddressSpace {
         &self.tables
     }
 
-    /// When the program unmapped an address while a launch ran that may still use it.
+    /// Returns the time at which the program unmapped an address while a launch ran that may still use it.
     pub(crate) fn withdrawn_since(&self, va: u64) -> Option<Duration> {
         self.space().withdrawn.since(va)
     }

@@ -25,7 +25,7 @@ impl Withdrawn {
         self.0.retain(|(gone, _)| gone.end <= range.start || range.end <= gone.start);
     }
 
-    /// When the address was unmapped.
+    /// Returns the time at which the address was unmapped.
     pub(super) fn since(&self, va: u64) -> Option<Duration> {
         self.0.iter().rev().find(|(gone, _)| gone.contains(&va)).map(|(_, at)| *at)
     }

@@ -3,7 +3,7 @@
 use nix::errno::Errno;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// What a handler gives: the value the ioctl returns.
+/// Result of a handler: the value the ioctl returns.
 pub(crate) type Reply = Result<i32, Errno>;
 
 /// Runs `f` on the argument struct in `bytes`.

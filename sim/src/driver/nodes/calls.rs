@@ -1,4 +1,4 @@
-//! Every request of the nodes, and what becomes of it: the dispatcher goes by this table, and
+//! Every request of the nodes, and how far it is served: the dispatcher goes by this table, and
 //! `docs/driver-model.md` is written from it.
 
 use nix::errno::Errno;
@@ -6,7 +6,7 @@ use nvgpu_sys as abi;
 
 use Status::{Absent, Modelled, Refused};
 
-/// What becomes of a request.
+/// Extent to which the model serves a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
     /// It is served: the driver's checks in their order, its errnos, its effects.
@@ -22,7 +22,7 @@ pub(super) enum Status {
 pub(super) struct Call {
     /// Its number.
     pub(super) request: u32,
-    /// What becomes of it.
+    /// Extent to which the model serves it.
     pub(super) status: Status,
     /// The driver's function that it follows; empty where the driver has none of its own.
     #[cfg_attr(not(test), expect(dead_code, reason = "for the documentation"))]
@@ -33,7 +33,7 @@ const fn call(request: u32, status: Status, function: &'static str) -> Call {
     Call { request, status, function }
 }
 
-/// What becomes of a request; `None` for one of another node.
+/// Returns how far the model serves a request; `None` for one of another node.
 pub(super) fn status(request: u32) -> Option<Status> {
     CALLS.iter().find(|call| call.request == request).map(|call| call.status)
 }

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// Runlists: 0 for graphics, compute and its copy engine; 1 and 2 for the asynchronous copy engines.
 const RUNLISTS: i32 = 3;
-/// How often `WAIT` polls its semaphore.
+/// Interval at which `WAIT` polls its semaphore.
 const WAIT_POLL: Duration = Duration::from_micros(100);
 /// A new channel on `runlist`; `None` and -1 mean the graphics runlist.
 pub(super) fn open(machine: &Machine, runlist: Option<i32>) -> Result<Arc<Channel>, Errno> {
@@ -208,7 +208,7 @@ fn wait(machine: &Machine, channel: &Channel, a: &mut nvgpu_wait_args) -> Reply 
         // The driver takes its own time-out for an interruption (`gk20a_channel_wait`).
         return Err(Errno::EINTR);
     }
-    // The driver says that the information is to be filled in, and leaves these.
+    // The driver's own placeholders: its source says that the information is to be filled in.
     let time = machine.clock.uptime();
     let stamp = [time.subsec_nanos(), time.as_secs() as u32, 0xdead_beef];
     let id = (channel.id() as u16).to_ne_bytes();

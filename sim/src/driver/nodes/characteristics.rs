@@ -1,4 +1,4 @@
-//! What `GET_CHARACTERISTICS` reports of an Orin AGX 64 GB.
+//! Values of `GET_CHARACTERISTICS` on an Orin AGX 64 GB.
 
 use crate::gpu::chip::Chip;
 use crate::what_if::{WhatIf, WhatIfs};
@@ -44,7 +44,7 @@ pub(super) fn of(chip: Chip, cilp: bool, instance: u64) -> nvgpu_gpu_characteris
         gpc_mask: (1 << chip.gpcs()) - 1,
         sm_arch_sm_version,
         sm_arch_spa_version,
-        // ga10b's constant is 0x60: what a TPC holds.
+        // ga10b's constant is 0x60: the warps of a TPC.
         sm_arch_warp_count: chip.warps_per_tpc(),
         gpu_ioctl_nr_last: NVGPU_GPU_IOCTL_LAST as i16,
         tsg_ioctl_nr_last: NVGPU_TSG_IOCTL_LAST as i16,

@@ -35,7 +35,7 @@ fn is_graphics(class: u32) -> bool {
     Kind::of(class) == Some(Kind::Graphics)
 }
 
-/// What of a channel decides which classes and modes go together.
+/// Properties of a channel that decide which classes and modes go together.
 #[derive(Clone, Copy, Debug)]
 struct Member {
     class: u32,
@@ -44,13 +44,13 @@ struct Member {
 }
 
 impl Member {
-    /// The channel that asks: the driver goes by the subcontext that it was last asked to have.
+    /// The channel of the request: the driver uses the subcontext that its last bind request named.
     fn asking(channel: &Channel) -> Self {
         let state = channel.state();
         Self { class: state.class.unwrap_or(0), veid: state.veid, runqueue: state.runqueue }
     }
 
-    /// The channels of a group: the driver goes by the subcontext that they are in.
+    /// The channels of a group: the driver uses the subcontext that they are in.
     fn all(machine: &Machine, tsg: &Tsg) -> Vec<Self> {
         let member = |channel: &Arc<Channel>| {
             let asking = Self::asking(channel);
@@ -93,7 +93,7 @@ pub(super) fn allocate(machine: &Machine, channel: &Channel, a: &nvgpu_alloc_obj
         if !CLASSES.contains(&a.class_num) {
             return Err(Errno::EINVAL);
         }
-        // The channel has it from now on, whatever comes of it.
+        // The channel has it from now on, also after an error.
         state.class = Some(a.class_num);
         (state.tsg.clone().ok_or(Errno::EINVAL)?, space)
     };
@@ -211,7 +211,7 @@ fn without_current(state: &TsgState, asked: [u32; 2]) -> [u32; 2] {
     [asks(graphics, state.graphics_mode), asks(compute, state.compute_mode)]
 }
 
-/// Sets the preemption modes of a group: graphics and compute, 0 for what is not asked for, not both 0.
+/// Sets the preemption modes of a group: graphics and compute, 0 to leave one as it is, not both 0.
 fn set_modes(
     machine: &Machine,
     state: &mut TsgState,
@@ -238,12 +238,12 @@ fn set_modes(
     if !is_compute(this.class) && !is_graphics(this.class) {
         return Err(Errno::EINVAL);
     }
-    // Also to 0, when the graphics mode alone was asked for.
+    // Also to 0, when the request sets the graphics mode alone.
     state.compute_mode = compute;
     Ok(())
 }
 
-/// Writes the modes into the context's image, which keeps what it has for any other mode.
+/// Writes the modes into the context's image, which keeps its own for any other mode.
 fn write_modes(tsg: &Tsg, state: &TsgState) {
     match state.compute_mode {
         NVGPU_COMPUTE_PREEMPTION_MODE_CTA => tsg.entry.set_preemption(Preemption::Blocks),

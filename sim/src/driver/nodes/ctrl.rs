@@ -93,8 +93,8 @@ pub(super) fn ioctl(machine: &Arc<Machine>, file: &CtrlFile, request: u32, bytes
     }
 }
 
-/// Writes as much of `bytes` as the program has room for, and how many there are; gives how many could not be
-/// copied.
+/// Writes as much of `bytes` as fits the program's buffer, and how many there are; gives how many could not
+/// be copied.
 fn answer<S: Copy + TryInto<usize> + TryFrom<usize>>(
     machine: &Machine,
     address: u64,

@@ -302,7 +302,7 @@ fn is_allowed(offset: u32) -> bool {
     sm || tpc || matches!(offset, 0x9400 | 0x9410 | 0x40_9b00 | 0x41_9e80..=0x41_9eb4 | 0x41_88b0 | 0x40_5840)
 }
 
-/// What a register reads: the driver clears the error registers before a tool can read them.
+/// Value of a register: the driver clears the error registers before a tool can read them.
 fn register(machine: &Machine, offset: u32) -> u32 {
     match offset {
         0x9400 => machine.clock.ptimer() as u32,

@@ -117,7 +117,7 @@ fn open_node(machine: &Arc<Machine>, node: &str, path: &str) -> Result<OwnedFd, 
     }
 }
 
-/// Refuses what the table of requests says is refused or absent.
+/// Refuses the requests that the table has as refused or absent.
 fn check_served(machine: &Machine, request: u32) -> Result<(), Errno> {
     if machine.unknown_requests.contains(&request) {
         return Err(Errno::ENOTTY);
@@ -173,8 +173,8 @@ pub(crate) fn ioctl(machine: &Arc<Machine>, fd: BorrowedFd<'_>, request: u32, ar
     if arg.len() < size {
         return Err(Errno::EFAULT);
     }
-    // The driver works on a copy: after an error the caller's bytes are as they were. It has only zeros when the
-    // request's number does not say that it takes an argument.
+    // The driver works on a copy: after an error the caller's bytes are as they were. It has only zeros when
+    // the request's number has no argument.
     let takes_argument = request >> 30 & 1 != 0;
     let mut copy = if takes_argument { arg[..size].to_vec() } else { vec![0; size] };
     let bytes = copy.as_mut_slice();

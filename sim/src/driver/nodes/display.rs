@@ -11,7 +11,7 @@ const CARD_INFO: u32 = 0xc000_46c8;
 const SIZE: u32 = 0x3fff << 16;
 /// `NV_RM_API_VERSION_CMD_QUERY`: which version is there. Any other command compares.
 const QUERY: u32 = b'2' as u32;
-/// Where the reply and the text of the version are in `nv_ioctl_rm_api_version_t`.
+/// Bytes of the reply and of the version's text in `nv_ioctl_rm_api_version_t`.
 const REPLY: std::ops::Range<usize> = 4..8;
 const TEXT: std::ops::Range<usize> = 8..72;
 /// The version of an Orin's `nvidia.ko` in r36.4 (field notes of a Jetson AGX Orin).

@@ -111,7 +111,7 @@ fn alloc(machine: &Machine, a: &nvmap_alloc_handle) -> Result<(), Errno> {
     let mut driver = machine.driver();
     let buffer = buffer_of(&driver, a.handle)?;
     let (mask, size) = (a.heap_mask, buffer.size());
-    // The size comes before all else, also of a handle that has memory (`is_nvmap_memory_available`).
+    // The size is checked first, also of a handle that has memory (`is_nvmap_memory_available`).
     let most = if has_system(mask) {
         machine.dram.size()
     } else {
@@ -123,7 +123,7 @@ fn alloc(machine: &Machine, a: &nvmap_alloc_handle) -> Result<(), Errno> {
     if buffer.facts().heap != 0 {
         return Err(Errno::EEXIST);
     }
-    // The driver keeps what is asked for also when it then has no memory for it.
+    // The driver keeps the request also when it then has no memory for it.
     let cached = if mask & NVMAP_HEAP_CARVEOUT_VPR == 0 { a.flags & NVMAP_HANDLE_CACHE_FLAG } else { 0 };
     let flags = a.flags & !NVMAP_HANDLE_KIND_SPECIFIED;
     buffer.request(BufferRequest { flags, coherency: cached, align: a.align.max(PAGE as u32) });
@@ -228,7 +228,7 @@ fn from_fd(machine: &Machine, fd: i32) -> Result<u32, Errno> {
     Ok(driver.handles.add(buffer))
 }
 
-/// What the driver does not set stays as the program passed it.
+/// Fields that the driver does not set stay as the program passed them.
 fn parameters(machine: &Machine, a: &mut nvmap_handle_parameters) -> Result<(), Errno> {
     let facts = machine.driver().handles.get(a.handle).ok_or(Errno::ENODEV)?.facts();
     let scattered = facts.heap == NVMAP_HEAP_IOVMM && facts.request.flags & NVMAP_HANDLE_PHYS_CONTIG == 0;
@@ -355,7 +355,7 @@ fn cache_list(machine: &Machine, a: &nvmap_cache_op_list) -> Result<(), Errno> {
     if is_mixed(synced) || synced != 0 && is_mixed(of_system) { Err(Errno::EINVAL) } else { Ok(()) }
 }
 
-/// `QUERY_HEAP_PARAMS`: what a heap has not, the driver leaves as the program passed it
+/// `QUERY_HEAP_PARAMS`: fields that a heap has not, the driver leaves as the program passed them
 /// (`nvmap_ioctl_query_heap_params`).
 fn query_heap(machine: &Machine, a: &mut nvmap_query_heap_params) -> Result<(), Errno> {
     a.largest_free_block = PAGE;

@@ -2,7 +2,7 @@
 
 use crate::what_if::{WhatIf, WhatIfs};
 
-/// What a path names.
+/// A path of the driver's: a folder or a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// A folder that holds nodes only, and the names in it.
@@ -39,7 +39,7 @@ const POWER: &[&str] = NODES.split_at(1).0;
 /// The control node of a desktop or display driver, and its minor number.
 const DISPLAY: (&str, u32) = ("/dev/nvidiactl", 255);
 
-/// What `path` names on this machine, if it is the driver's.
+/// Returns the driver's node or folder at `path`, if it is one on this machine.
 pub(crate) fn place(path: &str, what_if: &WhatIfs) -> Option<Place> {
     let number = |i: usize| Place::Node { minor: i as u32 };
     let nodes = nodes(what_if);

@@ -29,7 +29,7 @@ pub(super) fn ioctl(
         NVGPU_PROFILER_IOCTL_UNBIND_CONTEXT => {
             let mut state = file.state();
             if state.bound {
-                // The driver does not look at how this ends either.
+                // The driver ignores the result of this too.
                 let _ = unbind_resources(machine, &mut state);
             }
             accept(state.has_context)?;
@@ -71,7 +71,7 @@ fn resource(number: u32) -> Result<u32, Errno> {
     }
 }
 
-/// Whether another open of the node is such.
+/// Whether another open of the node satisfies `is`.
 fn of_another(machine: &Machine, file: &Arc<ProfilerFile>, is: impl Fn(&ProfilerState) -> bool) -> bool {
     // Not under the driver's lock: a file's lock is held while its group is taken off the engine.
     let others: Vec<Arc<ProfilerFile>> = {
@@ -137,7 +137,8 @@ fn unbind_resources(machine: &Machine, state: &mut ProfilerState) -> Reply {
     Ok(0)
 }
 
-/// Changes what the group's context saves, off the engine, where a reserved resource is part of the context.
+/// Changes the registers that the group's context saves, off the engine, where a reserved resource is part of
+/// the context.
 fn set_modes(machine: &Machine, state: &ProfilerState, call: &'static str) -> Result<(), Errno> {
     if state.reserved & state.switched & (HWPM | SMPC) == 0 {
         return Ok(());

@@ -67,7 +67,7 @@ pub(super) fn ioctl(machine: &Arc<Machine>, tsg: &Arc<Tsg>, request: u32, bytes:
         NVGPU_TSG_IOCTL_SET_L2_MAX_WAYS_EVICT_LAST => {
             with(bytes, |a: &mut nvgpu_tsg_l2_max_ways_evict_last_args| {
                 let mut state = tsg.state();
-                // The driver reads back what it wrote: without a context that is 0.
+                // The driver reads back its own write: without a context that is 0.
                 accept(a.max_ways <= L2_WAYS && (state.has_memory || a.max_ways == 0))?;
                 state.l2_ways = a.max_ways;
                 Ok(0)

@@ -16,7 +16,7 @@ pub(crate) struct DebugSession {
 pub(crate) struct DebugState {
     /// Bound channels, each with the descriptor it was bound by.
     pub(crate) channels: Vec<(i32, Arc<Channel>)>,
-    /// How often MMU debug mode was enabled and not disabled.
+    /// Number of times that MMU debug mode was enabled and not disabled.
     pub(crate) mmu_debug: u32,
     /// Time-outs are switched off.
     pub(crate) timeouts_off: bool,

@@ -201,7 +201,7 @@ impl HostMethods {
     }
 }
 
-/// Whether a method waits until the engines are idle: `WFI`, `SET_REFERENCE`, and releases that ask for it.
+/// Whether a method waits until the engines are idle: `WFI`, `SET_REFERENCE`, and releases with that option.
 pub(crate) fn waits_for_engines(address: u32, value: u32) -> bool {
     match address {
         SET_REFERENCE | WFI => true,

@@ -1,4 +1,4 @@
-//! Methods: what the words of a pushbuffer make the units do.
+//! Methods: actions of the units on the words of a pushbuffer.
 
 pub(crate) mod compute;
 pub(crate) mod copy;

@@ -1,4 +1,4 @@
-//! Tests that every copy of an operation, and each of its fast paths, does what the plain one does.
+//! Tests that every copy of an operation, and each of its fast paths, agrees with the plain one.
 
 use std::cell::UnsafeCell;
 use std::ptr::NonNull;
@@ -68,10 +68,10 @@ fn copies() -> Vec<Isa> {
     vec![Isa::Baseline]
 }
 
-/// What a run leaves: registers 0 to 31, predicates, counters of one run, memory.
+/// Result of a run: registers 0 to 31, predicates, counters of one run, memory.
 type Outcome = (Vec<[u32; 32]>, Vec<u32>, [u64; 4], Vec<u128>);
 
-/// Runs one instruction `times` with these registers and P0, P1, and gives what the last run leaves.
+/// Runs one instruction `times` with these registers and P0, P1, and returns the result of the last run.
 fn run(isa: Isa, word: u128, registers: &[[u32; 32]], preds: [u32; 2], mask: u32, times: u32) -> Outcome {
     let launch = Launch {
         arch: Arch::Sm87,
@@ -189,7 +189,7 @@ fn filled(seed: u32) -> Vec<[u32; 32]> {
     (0..32).map(|_| std::array::from_fn(|_| next())).collect()
 }
 
-/// Lanes outside `mask` keep what was in the register.
+/// Lanes outside `mask` keep the register's value.
 fn expected(registers: &[[u32; 32]], mask: u32, f: impl Fn(usize) -> u32) -> [u32; 32] {
     std::array::from_fn(|i| if mask >> i & 1 != 0 { f(i) } else { registers[8][i] })
 }

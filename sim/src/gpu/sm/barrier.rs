@@ -5,7 +5,7 @@ use crate::gpu::sm::core::{Core, Flow};
 use crate::gpu::sm::fault::esr;
 use crate::gpu::sm::warp::{Wait, Waiting};
 
-/// How threads arrive at a barrier.
+/// Arrival of threads at a barrier.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub id: u32,

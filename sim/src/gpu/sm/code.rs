@@ -7,18 +7,19 @@ use crate::gpu::sm::code_map::CodeMap;
 use crate::gpu::sm::micro_op::MicroOp;
 use crate::gpu::sm::slots::{FileLayout, POOL};
 
-/// Where a word of the constant pool comes from.
+/// Origin of a word of the constant pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum PoolWord {
     Imm(u32),
     Const { bank: u8, offset: i32 },
 }
 
-/// A lowered program: grows when a jump leads to an address not seen before, and never changes what is there.
+/// A lowered program: grows when a jump leads to an address not seen before, and never changes its existing
+/// ops.
 #[derive(Clone, Debug)]
 pub(crate) struct Code {
     pub ops: Vec<MicroOp>,
-    /// Where they came from.
+    /// Their origins.
     pub map: Arc<CodeMap>,
     pub pool: Vec<PoolWord>,
     pool_index: HashMap<Vec<PoolWord>, u16>,
@@ -29,7 +30,7 @@ pub(crate) struct Code {
     pub claimed: u32,
 }
 
-/// What selects a lowering.
+/// Key of a lowering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct CodeKey {
     pub program: u64,

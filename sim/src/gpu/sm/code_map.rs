@@ -1,4 +1,4 @@
-//! Where the instructions of a lowered program came from.
+//! Origins of the instructions of a lowered program.
 
 use std::collections::HashMap;
 

@@ -13,7 +13,7 @@ use crate::gpu::sm::slots::{NO_PREDICATE, NOT, POOL};
 use crate::gpu::sm::tlb::Tlb;
 use crate::gpu::sm::warp::Warp;
 
-/// What follows an operation.
+/// Continuation after an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
     /// The next op.
@@ -55,7 +55,7 @@ pub(crate) struct Core<'a> {
     pub block: Block,
     /// Immediates and constants, for `bases`.
     pool: Arc<[Lanes]>,
-    /// Where the ops came from.
+    /// Origins of the ops.
     pub map: Arc<CodeMap>,
     pub env: &'a Environment<'a>,
     pub tlb: Tlb<'a>,

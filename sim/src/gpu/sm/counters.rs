@@ -1,4 +1,4 @@
-//! What a profiler would count.
+//! Event counters, as a profiler has them.
 
 use std::ops::AddAssign;
 
@@ -35,7 +35,7 @@ pub struct Counters {
     /// 32-byte sectors that the level-2 cache took from DRAM; 0 where none is modelled
     /// ([`Config::l2`](crate::gpu::sm::Config::l2)).
     pub dram_read_sectors: u64,
-    /// 32-byte sectors that it gave back to DRAM; what it still holds is not counted.
+    /// 32-byte sectors that it gave back to DRAM; those it still holds are not counted.
     pub dram_write_sectors: u64,
 }
 

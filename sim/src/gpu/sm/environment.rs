@@ -17,9 +17,9 @@ pub(crate) struct Environment<'a> {
     pub launch: &'a Launch,
     pub memory: &'a dyn Memory,
     pub target: Target,
-    /// What counts DRAM traffic, if anything does.
+    /// Counter of DRAM traffic, if any.
     pub l2: Option<&'a L2>,
-    /// Which mistakes of the kernel are searched for.
+    /// Mistakes of the kernel that are searched for.
     pub checks: Checks,
     pub clock: &'a Clock,
     /// Set by the caller to end the launch early.
@@ -31,7 +31,7 @@ pub(crate) struct Environment<'a> {
 }
 
 impl Environment<'_> {
-    /// What registers, shared and local memory hold that nothing wrote.
+    /// Value of registers, shared and local memory that nothing wrote.
     pub fn fresh(&self) -> Lanes {
         Lanes::splat(if self.checks.contains(Checks::INIT) { POISON } else { 0 })
     }

@@ -30,7 +30,7 @@ pub struct Executor {
     isa: Isa,
     pool: Option<rayon::ThreadPool>,
     programs: Mutex<HashMap<CodeKey, Arc<Code>>>,
-    /// How often programs were forgotten: a launch that began before keeps nothing.
+    /// Number of invalidations of the programs: a launch that began before the last keeps nothing.
     invalidations: AtomicU64,
     l2: Option<L2>,
     findings: Arc<Findings>,
@@ -56,7 +56,7 @@ impl fmt::Debug for Running {
 }
 
 impl Running {
-    /// What runs.
+    /// Returns the launch that runs.
     pub(crate) fn launch(&self) -> &Launch {
         &self.launch
     }
@@ -151,7 +151,7 @@ impl Executor {
         }
     }
 
-    /// Begins a launch, of which nothing has run yet; `work` is what it is in a ledger.
+    /// Begins a launch, of which nothing has run yet; `work` is its number in a ledger.
     ///
     /// # Errors
     /// A launch that the hardware's front end would not let through.
@@ -201,8 +201,8 @@ impl Executor {
         })
     }
 
-    /// Goes on with a launch until it ends, which gives its counters, or until it has had a time slice and
-    /// `wanted` says that something else waits.
+    /// Runs a launch until it ends, which gives its counters, or until it has had a time slice and `wanted`
+    /// returns that something else waits.
     ///
     /// # Errors
     /// As those of [`run`](Self::run); the launch has ended then.
@@ -252,12 +252,12 @@ impl Executor {
         }
     }
 
-    /// What [`Config::checks`] found so far, in the order in which it was noticed first.
+    /// Returns the findings of [`Config::checks`] so far, in the order in which they were noticed first.
     pub fn findings(&self) -> Vec<Finding> {
         self.findings.all()
     }
 
-    /// Compares a copy of the copy engine with what the program said of its memory.
+    /// Compares a copy of the copy engine with the program's notes on its memory.
     pub(crate) fn check_copy(&self, memory: &dyn Memory, copy: &Copied) {
         if self.config.checks.contains(Checks::MEMORY) {
             check_copy(&self.findings, memory, copy);

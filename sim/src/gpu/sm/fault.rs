@@ -28,7 +28,7 @@ pub struct Fault {
     pub lanes: u32,
     /// The offending address, where there is one.
     pub address: Option<u64>,
-    /// What the MMU said, for [`esr::MMU_FAULT`].
+    /// The MMU's report, for [`esr::MMU_FAULT`].
     pub mmu: Option<MemoryFault>,
     /// The instruction as text, or why the launch was stopped.
     pub text: String,

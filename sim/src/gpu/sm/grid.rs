@@ -22,7 +22,7 @@ use crate::gpu::sm::warp::Path;
 /// time slice of the real runlist.
 const TIME_SLICE: u64 = 1 << 20;
 
-/// What a launch gives way to.
+/// Condition at which a launch gives way.
 #[derive(Clone, Copy)]
 pub(crate) struct Turn<'a> {
     /// Answers whether something else waits for the SMs.
@@ -36,7 +36,7 @@ impl Turn<'_> {
     pub const WHOLE: Turn<'static> = Turn { wanted: &|| false, hold: &|_, _| false };
 }
 
-/// How far a launch has come: what is kept of it while another one has the SMs.
+/// Progress of a launch: the state that is kept of it while another one has the SMs.
 pub(crate) struct Progress {
     bound: RwLock<Arc<Bound>>,
     /// Blocks started.
@@ -47,9 +47,9 @@ pub(crate) struct Progress {
     stall: StallBudget,
     /// Blocks that were preempted, the next one first.
     parked: Mutex<VecDeque<Block>>,
-    /// Where the order of a single worker has come to.
+    /// Position of a single worker in its order.
     order: Mutex<Order>,
-    /// What checks the kernel.
+    /// The checks of the kernel.
     watch: Mutex<Option<Box<Watch>>>,
 }
 
@@ -94,7 +94,7 @@ impl Progress {
 pub(crate) struct Grid<'a> {
     pub env: Environment<'a>,
     progress: &'a Progress,
-    /// What it gives way to.
+    /// The condition at which it gives way.
     turn: Turn<'a>,
     /// Warp instructions of a turn.
     time_slice: u64,
@@ -130,12 +130,12 @@ impl<'a> Grid<'a> {
         self.progress.bound.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The order in which a worker goes on.
+    /// The order in which a worker proceeds.
     pub fn order(&self) -> Order {
         self.progress.order.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What checks the kernel: the first worker takes it.
+    /// Takes the checks of the kernel: the first worker gets them.
     pub fn watch(&self) -> Option<Box<Watch>> {
         self.progress.watch.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -145,7 +145,7 @@ impl<'a> Grid<'a> {
         self.preempted.load(Relaxed)
     }
 
-    /// A worker leaves its blocks, the order it has come to, and what checks the kernel.
+    /// A worker stores its blocks, its position in the order, and the checks of the kernel.
     pub fn park(&self, blocks: VecDeque<Block>, order: Order, watch: Option<Box<Watch>>) {
         *self.progress.watch.lock().unwrap_or_else(PoisonError::into_inner) = watch;
         self.progress.parked.lock().unwrap_or_else(PoisonError::into_inner).extend(blocks);
@@ -170,7 +170,7 @@ impl<'a> Grid<'a> {
         }
     }
 
-    /// Adds what an indirect jump leads to.
+    /// Adds the code at the target of an indirect jump.
     pub fn extend(&self, va: u64) {
         let env = &self.env;
         let mut bound = self.progress.bound.write().unwrap_or_else(PoisonError::into_inner);

@@ -33,7 +33,7 @@ impl CacheConfig {
 struct Line {
     /// Address without the line's own bits.
     tag: u64,
-    /// When it was last used, in accesses of its set.
+    /// Time of the last use, in accesses of its set.
     used: u64,
     /// Sectors that it holds; none for an empty place.
     valid: u8,

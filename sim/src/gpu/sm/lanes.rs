@@ -47,7 +47,7 @@ pub(crate) fn each<T: Copy + Default>(f: impl Fn(usize) -> T) -> [T; 32] {
     t
 }
 
-/// Which copy of the operations to take.
+/// Instruction set of the host, which selects a copy of the operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Isa {
     /// Compiled for the baseline of the target.

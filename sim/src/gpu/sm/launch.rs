@@ -1,4 +1,4 @@
-//! What a launch is made of: the program, the grid, the memory it sees, and how it ends.
+//! Parts of a launch: the program, the grid, the memory it sees, and how it ends.
 
 use std::ptr::NonNull;
 
@@ -6,7 +6,7 @@ use crate::findings::Checks;
 use crate::gpu::sm::l2::CacheConfig;
 use crate::pieces::Pieces;
 
-/// What an instruction does to memory when it translates an address.
+/// Kind of access of an instruction that translates an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
     /// A load.
@@ -37,7 +37,7 @@ pub struct Span {
 pub struct MemoryFault {
     /// The guest address that was translated.
     pub va: u64,
-    /// What was tried.
+    /// The attempted access.
     pub access: Access,
     /// MMU fault type number (0 PDE, 2 PTE, 6 read-only violation, ...).
     pub kind: u32,
@@ -46,10 +46,10 @@ pub struct MemoryFault {
 /// The guest's global memory, as the MMU shows it.
 ///
 /// # Safety
-/// A [`Span`] that [`translate`](Memory::translate) returns must stay mapped, readable and (where it says so)
-/// writable host memory until [`generation`](Memory::generation) returns another value, and no Rust reference
-/// to that memory may exist meanwhile: the workers of an [`Executor`](crate::gpu::sm::Executor) read and
-/// write it concurrently.
+/// A [`Span`] that [`translate`](Memory::translate) returns must stay mapped, readable and (where it is
+/// marked so) writable host memory until [`generation`](Memory::generation) returns another value, and no
+/// Rust reference to that memory may exist meanwhile: the workers of an
+/// [`Executor`](crate::gpu::sm::Executor) read and write it concurrently.
 pub unsafe trait Memory: Sync {
     /// Translates the page that holds `va`.
     ///
@@ -61,13 +61,13 @@ pub unsafe trait Memory: Sync {
     /// per launch and per time slice of a worker.
     fn generation(&self) -> u64;
 
-    /// What the program said of the memory, for checks: nothing by default.
+    /// The program's notes about the memory, for checks; none by default.
     fn pieces(&self) -> Option<&Pieces> {
         None
     }
 }
 
-/// Where the shared-memory and local-memory windows lie in the generic address space; each is 16 MiB on
+/// Positions of the shared-memory and local-memory windows in the generic address space; each is 16 MiB on
 /// sm_87.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Windows {
@@ -106,8 +106,8 @@ pub struct Launch {
     pub registers: u32,
     /// Shared memory of a block in bytes, the reserved part included.
     pub shared_bytes: u32,
-    /// Local memory of a thread in bytes: what it uses at the bottom and at the top of the local window
-    /// together.
+    /// Local memory of a thread in bytes: the sum of its use at the bottom and at the top of the local
+    /// window.
     pub local_bytes: u32,
     /// Block barriers granted.
     pub barriers: u32,
@@ -154,7 +154,7 @@ pub enum Schedule {
     Shuffled(u64),
 }
 
-/// How an [`Executor`](crate::gpu::sm::Executor) runs launches.
+/// Settings by which an [`Executor`](crate::gpu::sm::Executor) runs launches.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// Worker threads of the parallel schedule; 0 takes one per core.

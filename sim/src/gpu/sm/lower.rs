@@ -26,7 +26,7 @@ pub(crate) struct Src {
     pub immediate: bool,
 }
 
-/// Where a source role takes its value from.
+/// Origin of a source role's value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Reg32,

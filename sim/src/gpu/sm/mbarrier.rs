@@ -1,6 +1,6 @@
-//! Barrier objects in shared memory (`mbarrier`): what arrivals and bytes make of their 64 bits.
+//! Barrier objects in shared memory (`mbarrier`): the effect of arrivals and bytes on their 64 bits.
 
-/// What one thread, or a copy that has ended, does to an object.
+/// Arrival of one thread, or of a copy that has ended, at an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Arrival {
     /// Arrivals of the current phase.
@@ -11,7 +11,7 @@ pub(crate) struct Arrival {
     pub leaves: bool,
 }
 
-/// An object that would leave the range of its counts: what it counts, too many of.
+/// Name of the count that leaves its range in an object.
 pub(crate) type Overflow = &'static str;
 
 /// An arrival on SM 8.x: the upper word counts up; when its low 31 bits wrap, the carry flips the phase in

@@ -14,7 +14,7 @@ use crate::gpu::sm::lanes::Isa;
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub(crate) struct MicroOp {
-    /// What runs it.
+    /// The function that executes it.
     pub run: OpFn,
     /// Inverts the guard.
     pub guard_xor: u32,
@@ -33,11 +33,11 @@ pub(crate) struct MicroOp {
     pub a: u16,
     pub b: u16,
     pub c: u16,
-    /// What else the operation needs: masks, shifts, immediates, modes.
+    /// Other operands: masks, shifts, immediates, modes.
     pub k: [u32; 6],
 }
 
-/// What an operation compiles to.
+/// Function that an operation compiles to.
 ///
 /// # Safety
 /// The host must have the features of the [`Isa`] that was passed to [`entry`].
@@ -98,7 +98,7 @@ impl<L: LaneFn> Op for Map<L> {
     }
 }
 
-/// Declares operations by what they do to one lane: `Name(a, b, c, op) expression;`.
+/// Declares operations by their effect on one lane: `Name(a, b, c, op) expression;`.
 macro_rules! lane_ops {
     ($($(#[$m:meta])* $name:ident ($a:pat, $b:pat, $c:pat, $op:pat) $body:expr;)*) => { $(
         $(#[$m])*

@@ -1,4 +1,4 @@
-//! How lowered instructions name registers and predicates.
+//! Slots by which lowered instructions name registers and predicates.
 
 /// Slots at or above this one lie in the constant pool, those below in the warp's register file.
 pub(crate) const POOL: u16 = 0x8000;
@@ -8,13 +8,13 @@ pub(crate) const ZERO: u16 = POOL;
 pub(crate) const UNIFORM_PREDICATES: u8 = 8;
 /// The predicate that takes discarded results.
 pub(crate) const NO_PREDICATE: u8 = 16;
-/// Size of the predicate file: 0 to 15, the write-only one, and room so that an index masked to five bits is
-/// always inside.
+/// Size of the predicate file: 0 to 15, the write-only one, and padding so that an index masked to five bits
+/// is always inside.
 pub(crate) const PREDICATES: usize = 32;
 /// Set in a predicate source that is to be inverted.
 pub(crate) const NOT: u8 = 0x80;
 
-/// Where the parts of a warp's register file lie, in slots.
+/// Slots of the parts of a warp's register file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FileLayout {
     /// General registers: slots 0 to this.

@@ -73,8 +73,8 @@ impl Format {
         Exact { negative: bits & self.sign_bit() != 0, sig: sig as u128, exp }
     }
 
-    /// Rounds to this format. With `flush`, what is below the smallest normal number after rounding with an
-    /// unbounded exponent becomes a zero of the same sign.
+    /// Rounds to this format. With `flush`, values below the smallest normal number after rounding with an
+    /// unbounded exponent become a zero of the same sign.
     pub fn round(self, x: Exact, rounding: Rounding, flush: bool) -> u64 {
         let sign = if x.negative { self.sign_bit() } else { 0 };
         if x.sig == 0 {

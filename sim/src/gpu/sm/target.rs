@@ -1,11 +1,11 @@
-//! What a program is lowered for.
+//! Targets of lowering.
 
 use sass::Arch;
 
 use crate::defects::Defects;
 use crate::gpu::sm::lanes::Isa;
 
-/// What lowering needs to know besides the word.
+/// Properties that lowering needs besides the word.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
     pub arch: Arch,

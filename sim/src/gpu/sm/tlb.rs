@@ -3,7 +3,7 @@
 use crate::gpu::sm::launch::{Access, Memory, MemoryFault, Span, Windows};
 
 const ENTRIES: usize = 256;
-/// Translations that are kept whole: one that covers the address of a miss is not asked for again.
+/// Translations that are kept whole: one that covers the address of a miss is not walked again.
 const RECENT: usize = 4;
 /// Bytes of guest memory that share an entry.
 const GRAIN: u32 = 14;

@@ -1,4 +1,4 @@
-//! A warp: its registers, its paths, and who waits for whom.
+//! A warp: its registers, its paths, and waits between its lanes.
 
 use crate::gpu::sm::lanes::Lanes;
 use crate::gpu::sm::slots::{FileLayout, PREDICATES, UNIFORM_PREDICATES};
@@ -13,7 +13,7 @@ pub(crate) struct Path {
     pub mask: u32,
 }
 
-/// What stopped lanes wait for.
+/// Reason why lanes wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     /// The other lanes of a convergence barrier.
@@ -48,7 +48,7 @@ pub(crate) struct Warp {
     /// Lanes that the warp began with.
     pub threads: u32,
     pub paths: Vec<Path>,
-    /// The lanes of the path that goes on first, if one rests; else none.
+    /// The lanes of the path that continues first, if one rests; else none.
     pub resting: u32,
     pub waiting: Vec<Waiting>,
     /// Local memory, lane after lane; empty until first used.
@@ -58,9 +58,9 @@ pub(crate) struct Warp {
     yields: u32,
     /// Registers that a thread has.
     pub registers: u32,
-    /// The second return address, which code uses as room for a register pair: lower and upper half.
+    /// The second return address, which code uses as a register pair: lower and upper half.
     pub return_pc: [[u32; 32]; 2],
-    /// What the last reducing block barrier found: the count of true predicates.
+    /// Result of the last reducing block barrier: the count of true predicates.
     pub bar_count: u32,
     /// ... and its AND or OR.
     pub bar_bool: bool,
@@ -138,7 +138,7 @@ impl Warp {
         }
     }
 
-    /// Lets the waiters of convergence barrier `n` go if everyone has come; whether it did.
+    /// Releases the waiters of convergence barrier `n` if all lanes have come; returns whether it did.
     pub fn try_converge(&mut self, n: u8) -> bool {
         let here = self.waiting.iter().filter(|w| w.on == Wait::Converge(n)).fold(0, |m, w| m | w.mask);
         if here == 0 || self.barriers[usize::from(n)] & self.live & !here != 0 {
@@ -149,7 +149,8 @@ impl Warp {
         true
     }
 
-    /// Lets the waiters of the WARPSYNC that resumes at `pc` go whose mask has come in full; whether it did.
+    /// Releases the waiters of the WARPSYNC that resumes at `pc` whose mask has come in full; returns whether
+    /// it did.
     pub fn try_warpsync(&mut self, pc: u32) -> bool {
         let at = |w: &Waiting| w.pc == pc && matches!(w.on, Wait::WarpSync(_));
         let here = self.waiting.iter().filter(|w| at(w)).fold(0, |m, w| m | w.mask);

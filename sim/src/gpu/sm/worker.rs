@@ -21,11 +21,11 @@ const FUEL: u32 = 4096;
 /// Warp instructions after which a block gives way to others.
 const SLICE: u64 = 400_000;
 
-/// Of so many time slices one, by chance, ends with the block's late stores visible: they do not stay hidden
+/// One of so many time slices, by chance, ends with the block's late stores visible: they do not stay hidden
 /// for ever.
 const SHOWN: usize = 4;
 
-/// How a block's time slice ended.
+/// End of a block's time slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SliceEnd {
     /// All its threads have exited.
@@ -36,7 +36,7 @@ enum SliceEnd {
     Fault,
 }
 
-/// What sees each operation before it runs.
+/// Observer of each operation before it runs.
 trait Observe {
     fn before(&mut self, core: &mut Core<'_>, op: &MicroOp);
 }
@@ -118,7 +118,7 @@ pub(crate) struct Worker<'a> {
     bound: Arc<Bound>,
     core: Core<'a>,
     order: Order,
-    /// What checks the kernel, if anything does: then this is the only worker.
+    /// Checks of the kernel, if any: then this is the only worker.
     watch: Option<Box<Watch>>,
 }
 

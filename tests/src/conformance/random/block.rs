@@ -239,7 +239,7 @@ pub(super) const SHARED: &[BlockOp] = &[
 /// Words that all threads contend for.
 const CONTENDED: u32 = 32;
 
-/// What an atomic leaves in memory.
+/// The value that an atomic leaves in memory.
 fn apply(op: Atomic, old: u32, value: u32, signed: bool) -> u32 {
     let (a, b) = (old as i32, value as i32);
     match op {

@@ -80,7 +80,7 @@ impl Family {
         }
     }
 
-    /// How many programs it has.
+    /// Number of its programs.
     pub const fn programs(self) -> usize {
         match self {
             Family::Integer | Family::Float => 16,
@@ -177,7 +177,7 @@ impl Program {
         format!("{}_{}", self.family.name(), self.seed)
     }
 
-    /// What step `step` computes.
+    /// Name of the computation of step `step`.
     pub fn step_name(&self, step: usize) -> &'static str {
         match self.steps[step].op {
             Op::Lane(op) => op.name,
@@ -191,7 +191,7 @@ impl Program {
         (0..INPUTS * THREADS).map(|_| self.family.input(&mut noise)).collect()
     }
 
-    /// What the table holds before.
+    /// The content of the table before.
     pub fn table(&self) -> Vec<u32> {
         let mut noise = Noise::new(self.seed << 32 | 1);
         (0..STEPS * THREADS).map(|_| noise.integer()).collect()

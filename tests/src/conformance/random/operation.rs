@@ -4,7 +4,7 @@ use ptxgen::{Global, Kernel, Pointer, Reg, Shared};
 
 /// Threads of a program's only block.
 pub const THREADS: usize = 256;
-/// What an operation works on: four words and the program's constant.
+/// The operands of an operation: four words and the program's constant.
 pub type Words = [u32; 4];
 /// The registers holding them.
 pub type Regs = [Reg<u32>; 4];
@@ -26,7 +26,7 @@ pub struct BlockOp {
     pub eval: fn(&mut Memory<'_>, &[Words], u32) -> Vec<u32>,
 }
 
-/// Where a block operation is.
+/// The place of a block operation.
 pub struct Site {
     pub thread: Reg<u32>,
     /// Memory of the block: one word per thread, twice.

@@ -26,10 +26,10 @@ use rm_sys::*;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::Rm;
-use crate::address::{Bytes, GpuVa};
+use crate::address::GpuVa;
 use crate::backend::kernel_log::NoLog;
 use crate::backend::{Backend, ChannelRequest, Engine, MemoryKind, MemoryRequest};
-use crate::error::Error;
+use crate::error::{DriverError, Error, OpenError};
 use crate::sync::lock;
 
 const VIDEO_NODE: &CStr = c"/dev/nvidia2";
@@ -52,9 +52,9 @@ struct Books {
     refuse: Option<usize>,
     /// Shift added to fixed addresses.
     misplace: u64,
-    /// What the SMs report.
+    /// The SMs' error state.
     trapped: Option<(u32, u32, u64, u64)>,
-    /// What the debugger says about the last MMU fault: address, type, access.
+    /// The debugger's record of the last MMU fault: address, type, access.
     mmu_fault: Option<(u64, u32, u32)>,
     schedules: usize,
     /// Whether each request for video memory asked for one stretch.
@@ -423,7 +423,7 @@ unsafe impl Sys for FakeRm {
 }
 
 fn memory(kind: MemoryKind, va: u64) -> MemoryRequest {
-    MemoryRequest { len: Bytes::new(2 << 20), kind, va: GpuVa::inside(va) }
+    MemoryRequest { len: 2 << 20, kind, va: GpuVa::inside(va) }
 }
 
 fn channel(engine: Engine, va: u64) -> ChannelRequest {
@@ -450,7 +450,7 @@ fn a_device_describes_itself() {
     let device = rm.open().unwrap();
     let info = device.info();
     assert_eq!((info.sm, info.sm_number(), info.sm_count, info.tpc_count), (0x900, 90, 132, 72));
-    assert_eq!((info.max_warps_per_sm, info.memory.to_string().as_str()), (64, "141 GiB"));
+    assert_eq!((info.max_warps_per_sm, info.memory), (64, 141 << 30));
     assert_eq!((info.name.as_str(), info.driver_version.as_str()), ("Fake H20", "580.1.02"));
     assert_eq!((info.classes.compute, info.classes.copy, info.classes.channel), (0xcbc0, 0xc8b5, 0xc86f));
     assert!(!info.unified_memory);
@@ -521,7 +521,7 @@ fn memory_at_another_address_than_asked_for_is_refused() {
     let device = rm.open().unwrap();
     lock(&rm.books).misplace = 1 << 21;
     let error = device.allocate(&memory(MemoryKind::Device, 0x10_0000_0000)).unwrap_err();
-    assert!(matches!(error, Error::Answer { value: 0x10_0020_0000, .. }), "{error}");
+    assert!(matches!(error, Error::Driver(DriverError::Answer { value: 0x10_0020_0000, .. })), "{error}");
     assert!(lock(&rm.books).gpu.is_empty());
 }
 
@@ -575,7 +575,7 @@ fn a_trapped_sm_is_found_and_its_channel_taken_away() {
 fn an_unknown_release_is_refused_before_anything_is_created() {
     let rm = FakeRm::of_version(Release::R550, "560.35.03".to_owned(), Vec::new());
     let error = rm.open().unwrap_err();
-    let Error::Driver { source } = &error else { panic!("{error}") };
+    let Error::Open(OpenError::Driver { source }) = &error else { panic!("{error}") };
     assert!(matches!(source.downcast_ref(), Some(VersionError::Unknown { .. })), "{source}");
     assert_eq!(lock(&rm.books).next, 0xcaf0_0000);
 }

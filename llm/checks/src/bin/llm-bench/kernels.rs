@@ -107,9 +107,9 @@ impl Kernels {
 
     /// `count` values in f16.
     fn halves(&self, count: u64, seed: u64) -> Result<Buffer> {
-        let bytes: Vec<u8> = (0..count).flat_map(|i| f16::from_f32(value(i, seed)).to_le_bytes()).collect();
+        let halves: Vec<u16> = (0..count).map(|i| f16::from_f32(value(i, seed)).to_bits()).collect();
         let buffer = self.0.device.alloc(2 * count)?;
-        buffer.write(0, &bytes)?;
+        buffer.write_slice(0, &halves)?;
         Ok(buffer)
     }
 
@@ -141,9 +141,7 @@ impl Kernels {
             let (t, r) = (i * 7919 % n64, i * 104_729 % n64);
             let expected: f64 =
                 (0..n64).map(|c| f64::from(value(t * n64 + c, 1)) * f64::from(value(r * n64 + c, 2))).sum();
-            let mut word = [0; 4];
-            out.read(4 * (t * n64 + r), &mut word)?;
-            let found = f64::from(f32::from_le_bytes(word));
+            let found = f64::from(out.read_vec::<f32>(4 * (t * n64 + r), 1)?[0]);
             let bound = 1e-5 * n64 as f64;
             ensure!(
                 (found - expected).abs() <= bound,
@@ -164,18 +162,16 @@ impl Kernels {
         let [a, b, c] = [0; 3].map(|_| self.0.device.alloc(bytes));
         let (a, b, c) = (a?, b?, c?);
         for (buffer, seed) in [(&a, 3), (&b, 4)] {
-            let values: Vec<u8> = (0..u64::from(n)).flat_map(|i| value(i, seed).to_le_bytes()).collect();
-            buffer.write(0, &values)?;
+            let values: Vec<f32> = (0..u64::from(n)).map(|i| value(i, seed)).collect();
+            buffer.write_slice(0, &values)?;
         }
         let kernel = self.0.program.kernel("add_f32")?;
         let args = Args::new().buffer(&a).buffer(&b).buffer(&c).u32(n / each);
         let config = LaunchConfig::new((n / each).div_ceil(threads), threads);
         // SAFETY: the kernel reads `n` values of `a` and `b`, and writes as many of `c`.
         let (samples, instructions) = unsafe { self.batches(&kernel, config, &args, options.samples) }?;
-        let mut sums = vec![0; bytes as usize];
-        c.read(0, &mut sums)?;
-        for (i, sum) in (0..).zip(sums.as_chunks::<4>().0) {
-            let (found, expected) = (f32::from_le_bytes(*sum), value(i, 3) + value(i, 4));
+        for (i, found) in (0..).zip(c.read_vec::<f32>(0, n as usize)?) {
+            let expected = value(i, 3) + value(i, 4);
             ensure!(found == expected, "addition: value {i} is {found}, not {expected}");
         }
         let rates = samples.iter().map(|us| 3.0 * bytes as f64 / us / 1e3).collect();

@@ -1,4 +1,4 @@
-//! What an instruction does that checks are interested in.
+//! Effects of instructions that the checks examine.
 
 use sass::{Access, Arch, Encoding, Instruction, Opcode, Space, Word};
 
@@ -17,7 +17,7 @@ pub(super) struct Memory {
     pub object: bool,
 }
 
-/// What an instruction does.
+/// Effect of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     /// Nothing that is checked.
@@ -33,7 +33,7 @@ pub(super) enum Act {
     Arrive,
     /// ARRIVES: the same, when the thread's copies have ended.
     ArriveAfterCopies,
-    /// SYNCS.PHASECHK: a look at a barrier object.
+    /// SYNCS.PHASECHK: a poll of a barrier object.
     CheckPhase,
     /// UBLKCP to shared memory.
     CopyBulk,
@@ -66,7 +66,7 @@ const INVALIDATE_ALL: u64 = 4;
 const PRODUCTS_BARRIER: u64 = 2;
 
 impl Act {
-    /// What the instruction `word` does.
+    /// Returns the effect of the instruction `word`.
     pub fn of(arch: Arch, word: u128) -> Self {
         let Ok(instruction) = sass::decode(arch, Word(word)) else { return Act::Other };
         match instruction.opcode {

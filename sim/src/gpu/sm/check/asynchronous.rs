@@ -15,11 +15,11 @@ use crate::gpu::sm::ops::tile::filled_bytes;
 
 use sass::{Access, Space};
 
-/// What a block does that ends too early.
+/// Text for a block that ends too early.
 const ENDS: &str =
     "ends while a bulk copy to its shared memory is under way: no thread waits for its barrier object";
 
-/// Bytes of a bulk copy that are looked at together.
+/// Bytes of a bulk copy that are checked together.
 const PIECE: u32 = 16;
 
 /// An access to a barrier object.
@@ -60,7 +60,7 @@ impl Watch {
         self.access(core, &WarpAccess { lanes: executing, places, memory, data: None, loaded, by });
     }
 
-    /// Copies or products by `by` come after what the warp did so far.
+    /// Copies or products by `by` come after the warp's accesses so far.
     pub(super) fn begin_copies(&mut self, core: &Core<'_>, by: u32) -> u32 {
         if self.checks.contains(Checks::RACE) {
             let warp = core.warp.index;
@@ -122,7 +122,7 @@ impl Watch {
                 objects.push((offset, state, false));
             }
             for (_, state, ends) in objects.iter_mut().filter(|(known, ..)| *known == offset) {
-                // What leaves its range ends the launch.
+                // A count out of its range ends the launch.
                 let Ok(next) = arrived(core, op, lane as usize, *state) else { return };
                 *ends |= ends_phase(*state, next);
                 *state = next;
@@ -138,7 +138,7 @@ impl Watch {
         }
     }
 
-    /// SYNCS.PHASECHK: lanes for which the phase is over know what came before its arrivals.
+    /// SYNCS.PHASECHK: lanes for which the phase is over know the accesses before its arrivals.
     pub(super) fn check_phase(&mut self, core: &mut Core<'_>, op: &MicroOp) {
         let (offsets, warp) = (offsets(core, op), core.warp.index);
         let access = WarpAccess {

@@ -1,4 +1,4 @@
-//! Accesses of a launch against those of other launches, of copies and of the program: asked of the machine's
+//! Accesses of a launch against those of other launches, of copies and of the program, by the machine's
 //! ledger.
 
 use crate::findings::{Checks, Finding};
@@ -34,7 +34,7 @@ impl Watch {
                 continue;
             }
             for (i, (word, bytes)) in words(va, access.memory.bytes).enumerate() {
-                // What is not mapped faults.
+                // Unmapped addresses fault.
                 let Ok(entry) = core.tlb.find(word * 4, Translate::Read) else { continue };
                 let host = entry.host.addr() as u64 + (word * 4 - entry.va);
                 let kind = global_kind(core, access, lane, i, word);

@@ -1,4 +1,4 @@
-//! What is known of a block: who accessed its shared memory, and which barriers ordered its warps.
+//! State of a block for the checks: accesses to its shared memory, and the barriers that ordered its warps.
 
 use crate::gpu::sm::check::early::EarlyLoads;
 use crate::gpu::sm::check::objects::Objects;
@@ -20,7 +20,7 @@ pub(super) struct BlockWatch {
     pub unfinished: UnfinishedCopies,
     /// Products of matrices in shared memory that warps have not waited for.
     pub products: Products,
-    /// What arrived at each barrier, phase by phase.
+    /// Arrivals at each barrier, phase by phase.
     barriers: [Vec<Knowledge>; 16],
     /// Phases that warps wait for: warp, barrier, phase.
     waiting: Vec<(u32, usize, usize)>,

@@ -1,25 +1,24 @@
-//! What a launch was found to be allowed.
+//! Addresses that a launch was found to be allowed.
 
 use std::ops::Range;
 
 use crate::gpu::sm::core::Core;
 use crate::gpu::sm::launch::Access as Translate;
 use crate::gpu::sm::tlb::Miss;
+use crate::pieces::note::{KernelAccess, StackNote};
 use crate::pieces::{Permit, Pieces};
-
-use nvgpu_sys::{KernelAccess, StackNote};
 
 /// Ranges of addresses that are remembered.
 const REMEMBERED: usize = 64;
 /// Addresses that share an entry, as a power of two.
 const GRAIN: u32 = 12;
 
-/// What a launch was found to be allowed: ranges of addresses, until the pieces change.
+/// Ranges of addresses that a launch was found to be allowed, until the pieces change.
 #[derive(Debug)]
 pub(super) struct Bounds {
     generation: u64,
     allowed: Vec<(Range<u64>, KernelAccess)>,
-    /// The stack of a thread, once it was asked for.
+    /// The stack of a thread, once it was looked up.
     pub stack: Option<Option<StackNote>>,
 }
 
@@ -29,7 +28,7 @@ impl Default for Bounds {
     }
 }
 
-/// What is wrong with an address.
+/// Fault of an address.
 pub(super) enum Wrong {
     /// It lies in no piece.
     Outside,
@@ -65,9 +64,9 @@ impl Bounds {
                 Permit::Piece(access) if access < needs => return Some((at, Wrong::Forbidden)),
                 Permit::Piece(access) => access,
                 Permit::Outside => return Some((at, Wrong::Outside)),
-                // What is mapped there is not described.
+                // The mapping there is not described.
                 Permit::Unknown if is_mapped(core, at) => KernelAccess::ReadWrite,
-                // The hardware says that nothing is, but not whose neighbour it is.
+                // The hardware reports that nothing is there, but not whose neighbour it is.
                 Permit::Unknown if pieces.is_near(at) => return Some((at, Wrong::Outside)),
                 Permit::Unknown => return None,
             };

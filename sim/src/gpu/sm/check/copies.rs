@@ -1,4 +1,4 @@
-//! Copies of the copy engine, compared with what the program said of its memory.
+//! Copies of the copy engine, compared with the program's notes on its memory.
 
 use crate::findings::{Checks, Event, Finding, Findings};
 use crate::gpu::sm::launch::Memory;

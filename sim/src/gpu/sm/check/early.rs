@@ -1,8 +1,8 @@
 //! Loads of shared memory whose value no lane has used yet.
 //!
-//! ptxas moves loads ahead of the branch that decides who needs them, so lanes load words that the program
-//! does not have them read. Such a load races with nothing: it counts when a lane uses its value. One whose
-//! value is overwritten before, or never used, does not count.
+//! ptxas moves loads ahead of the branch that decides which lanes need them, so lanes load words that the
+//! program does not have them read. Such a load races with nothing: it counts when a lane uses its value. One
+//! whose value is overwritten before, or never used, does not count.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ pub(super) struct EarlyLoad {
     /// The lanes that hold the value, for each register.
     holds: [u32; 4],
     marks: Vec<(u64, Mark)>,
-    /// What is reported if the value is used.
+    /// The race reported if the value is used.
     race: Option<Finding>,
 }
 
@@ -87,8 +87,8 @@ impl EarlyLoads {
         self.of_warp.get(&warp).is_some_and(|loads| !loads.is_empty())
     }
 
-    /// A warp writes a word: `finding` gives what is reported if the value of a load that nothing orders with
-    /// the write is used.
+    /// A warp writes a word: `finding` gives the report for the case that the value of a load is used that
+    /// nothing orders with the write.
     pub fn written(&mut self, clocks: &Clocks, word: u64, mark: Mark, finding: impl Fn(Mark) -> Finding) {
         let Some(readers) = self.at.get(&word) else { return };
         for (serial, old) in readers.iter().filter(|(_, old)| old.conflicts(&mark, clocks)) {

@@ -1,4 +1,4 @@
-//! What a launch is in the ledger of its machine.
+//! A launch in the ledger of its machine.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::order::work::{Parts, WorkId};
 /// A launch, its ledger, and its parts where it begins before the one it follows has ended.
 pub(crate) type Watched = (Arc<Ledger>, WorkId, Option<Parts>);
 
-/// What a launch is in a ledger.
+/// A launch in a ledger.
 #[derive(Debug)]
 pub(super) struct InLedger {
     pub ledger: Arc<Ledger>,
@@ -17,7 +17,7 @@ pub(super) struct InLedger {
     parts: Option<Parts>,
     /// The lanes that have waited, of each block and warp.
     waited: HashMap<(u64, u32), u32>,
-    /// The ledger's numbers of the ops, as far as they were asked for.
+    /// The ledger's numbers of the ops, as far as they were looked up.
     pub sites: Vec<Option<u32>>,
 }
 
@@ -26,7 +26,7 @@ impl InLedger {
         InLedger { ledger, work, parts, waited: HashMap::new(), sites: Vec::new() }
     }
 
-    /// What the accesses of a warp's lanes belong to, by lane.
+    /// Returns the work that the accesses of a warp belong to, by lane.
     pub fn work(&self, block: u64, warp: u32) -> impl Fn(u32) -> WorkId + use<> {
         let (launch, early) = (self.work, self.parts.map(|parts| parts.early));
         let waited = self.waited.get(&(block, warp)).copied().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Reads of what nothing wrote. The model fills fresh memory and registers with a pattern, so a word that
-//! still holds it was written by no one: neither a kernel, nor a copy, nor the program on the CPU.
+//! Reads of memory that nothing wrote. The model fills fresh memory and registers with a pattern, so a word
+//! that still holds it was written by no one: neither a kernel, nor a copy, nor the program on the CPU.
 
 use crate::findings::Checks;
 use crate::gpu::sm::check::{Place, WarpAccess, Watch, lanes, words};

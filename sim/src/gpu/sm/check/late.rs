@@ -1,8 +1,8 @@
-//! Stores that become visible late: what a block has stored since its last fence is seen by itself alone, until
-//! chance or the end of the grid shows it to others.
+//! Stores that become visible late: a block's stores since its last fence are seen by itself alone, until
+//! chance or the end of the grid shows them to others.
 //!
-//! While a block runs, memory holds what it has stored: the launch's only worker runs one block at a time. When
-//! it gives way, memory gets back what others see.
+//! While a block runs, memory holds its stores: the launch's only worker runs one block at a time. When it
+//! gives way, memory gets back the values that others see.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -51,7 +51,7 @@ impl LateStores {
         }
     }
 
-    /// A fence: everyone sees what the running block has stored.
+    /// A fence: everyone sees the stores of the running block.
     pub fn show_all(&mut self, block: u64) {
         self.of_block.remove(&block);
     }
@@ -74,7 +74,7 @@ impl LateStores {
         !self.ended.is_empty()
     }
 
-    /// Everyone sees what the blocks that have ended have stored. None of them runs.
+    /// Everyone sees the stores of the blocks that have ended. None of them runs.
     pub fn show_ended_blocks(&mut self, core: &mut Core<'_>) {
         for block in std::mem::take(&mut self.ended) {
             for (va, mut word) in self.of_block.remove(&block).into_iter().flatten() {
@@ -98,14 +98,15 @@ fn mask(bytes: u8) -> u32 {
     (0..4).filter(|byte| bytes >> byte & 1 != 0).fold(0, |mask, byte| mask | 0xff << (8 * byte))
 }
 
-/// Where the word at `va` lies, if it may be written.
+/// Returns the host address of the word at `va`, if it may be written.
 fn host(core: &mut Core<'_>, va: u64) -> Option<*mut u8> {
     let entry = core.tlb.find(va, Access::Write).ok()?;
     let offset = va - entry.va;
     (offset + 4 <= entry.len).then(|| entry.host.wrapping_add(offset as usize))
 }
 
-/// Exchanges what memory holds with what the other side sees; false where nothing is mapped any more.
+/// Exchanges the values in memory with those that the other side sees; false where nothing is mapped any
+/// more.
 fn exchange(core: &mut Core<'_>, va: u64, word: &mut Word) -> bool {
     let Some(at) = host(core, va) else { return false };
     for byte in (0..4).filter(|byte| word.bytes >> byte & 1 != 0) {

@@ -1,4 +1,4 @@
-//! Accesses to memory that is not the kernel's, compared with what the program said of its memory: see
+//! Accesses to memory that is not the kernel's, compared with the program's notes on its memory: see
 //! [`Pieces`].
 
 use std::ops::Range;
@@ -7,9 +7,9 @@ use crate::findings::Checks;
 use crate::gpu::sm::check::bounds::Wrong;
 use crate::gpu::sm::check::{Place, WarpAccess, Watch, finding, lanes};
 use crate::gpu::sm::core::Core;
+use crate::pieces::note::{KernelAccess, PieceKind};
 use crate::pieces::{Location, Pieces};
 
-use nvgpu_sys::{KernelAccess, PieceKind};
 use sass::Access;
 
 fn verb(access: Access) -> &'static str {
@@ -84,7 +84,7 @@ impl Watch {
     }
 }
 
-/// What the location of an address in local memory is relative to.
+/// Reference point of an address in local memory.
 const STACK: &str = "stack";
 
 fn verb_of(needs: KernelAccess) -> &'static str {

@@ -5,9 +5,10 @@
 //! launch and to its only worker. Without checks there is none, and the interpreter's loop is compiled without
 //! a call to it.
 //!
-//! What orders two accesses of a block: a block barrier, a phase of a barrier object, or an atomic operation on
-//! the same word of shared memory. Of two blocks: atomic or strong (volatile, relaxed, acquire, release) accesses to the same word of
-//! global memory, with or without a fence. Lanes of a warp count as ordered, except in one instruction.
+//! Two accesses of a block are ordered by a block barrier, a phase of a barrier object, or an atomic
+//! operation on the same word of shared memory. Of two blocks: by atomic or strong (volatile, relaxed,
+//! acquire, release) accesses to the same word of global memory, with or without a fence. Lanes of a warp
+//! count as ordered, except in one instruction.
 
 mod act;
 mod asynchronous;
@@ -59,10 +60,10 @@ use sass::{Access, Space};
 pub(crate) struct Watch {
     checks: Checks,
     findings: Arc<Findings>,
-    /// What each op does, as far as it was asked.
+    /// Effect of each op, decoded on first use.
     acts: Vec<Option<(Act, Registers)>>,
     blocks: HashMap<u64, BlockWatch>,
-    /// Who accessed global memory, and what orders the blocks.
+    /// Last accesses to global memory, and the order of the blocks.
     global: Shadow,
     order: Clocks,
     bounds: Bounds,
@@ -70,11 +71,11 @@ pub(crate) struct Watch {
     fences: Fences,
     /// Stores that others do not see yet, where they become visible late.
     late: Option<LateStores>,
-    /// What the launch is in the ledger of a machine.
+    /// The launch in the ledger of a machine.
     in_ledger: Option<InLedger>,
 }
 
-/// Where an access of one lane goes.
+/// Memory that an access of one lane reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// A guest address.
@@ -200,14 +201,14 @@ impl Watch {
         self.late.as_ref().is_some_and(LateStores::hides_ended_block)
     }
 
-    /// Everyone sees what the blocks that have ended have stored.
+    /// Everyone sees the stores of the blocks that have ended.
     pub fn show_ended_blocks(&mut self, core: &mut Core<'_>) {
         if let Some(late) = &mut self.late {
             late.show_ended_blocks(core);
         }
     }
 
-    /// What is known of the core's block.
+    /// Returns the state of the core's block.
     fn block(&mut self, core: &Core<'_>) -> &mut BlockWatch {
         self.blocks.entry(core.block.index).or_default()
     }
@@ -224,14 +225,14 @@ impl Watch {
         self.late.is_some()
     }
 
-    /// Everyone sees what the core's block has stored.
+    /// Everyone sees the stores of the core's block.
     pub fn show(&mut self, core: &Core<'_>) {
         if let Some(late) = &mut self.late {
             late.show_all(core.block.index);
         }
     }
 
-    /// The grid has ended: everyone sees what its blocks have stored.
+    /// The grid has ended: everyone sees the stores of its blocks.
     pub fn end(&mut self, core: &mut Core<'_>) {
         if let Some(late) = &mut self.late {
             late.end(core);
@@ -241,7 +242,7 @@ impl Watch {
         }
     }
 
-    /// What the current op does, and with which registers.
+    /// Returns the effect of the current op, and its registers.
     fn act(&mut self, core: &Core<'_>) -> (Act, Registers) {
         let at = core.pc as usize;
         if self.acts.len() <= at {
@@ -254,7 +255,7 @@ impl Watch {
     }
 
     fn access(&mut self, core: &mut Core<'_>, access: &WarpAccess) {
-        // What is not aligned faults.
+        // Misaligned accesses fault.
         let width = u64::from(access.memory.bytes.max(1).next_power_of_two());
         if lanes(access.lanes).any(|lane| !access.places[lane as usize].offset().is_multiple_of(width)) {
             return;
@@ -293,7 +294,7 @@ impl Watch {
         }
     }
 
-    /// Records what a lane does at the current op.
+    /// Records a lane's finding at the current op.
     fn report(
         &self,
         core: &Core<'_>,
@@ -307,7 +308,7 @@ impl Watch {
     }
 }
 
-/// What a lane does at the current op.
+/// Builds the finding of a lane at the current op.
 fn finding(
     core: &Core<'_>,
     check: Checks,

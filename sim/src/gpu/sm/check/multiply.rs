@@ -1,5 +1,5 @@
-//! Products of matrices in shared memory: what they read, and what threads may not touch before they have
-//! waited.
+//! Products of matrices in shared memory: the memory they read, and the registers and memory that threads may
+//! not touch before they have waited.
 
 use crate::findings::Checks;
 use crate::gpu::sm::check::act::Act;
@@ -12,13 +12,13 @@ use crate::gpu::sm::ops::warpgroup::Product;
 
 use sass::Access;
 
-/// What a thread does with a sum too early.
+/// Text for a thread that uses a sum too early.
 const USES: &str = "uses a sum of a product of matrices without waiting for the product";
 
 impl Watch {
     /// HGMMA: loads of both factors by the warp's products.
     pub(super) fn multiply_shared(&mut self, core: &mut Core<'_>, op: &MicroOp, closes: bool) {
-        // What is not modelled ends the launch.
+        // A product that is not modelled ends the launch.
         let Ok(product) = Product::of(core, op) else { return };
         let warp = core.warp.index;
         let by = self.begin_copies(core, products_of(warp));

@@ -1,7 +1,7 @@
 //! Barrier objects in shared memory: what their phases order.
 //!
-//! An arrival passes on what the thread did before; a wait that finds the phase complete learns what all its
-//! arrivals passed on. What belongs to a phase that is not complete orders nothing.
+//! An arrival passes on the thread's earlier accesses; a wait that finds the phase complete learns those of
+//! all its arrivals. Arrivals of a phase that is not complete order nothing.
 
 use std::collections::HashMap;
 
@@ -26,7 +26,7 @@ pub(super) fn object_of(word: u64) -> u64 {
 }
 
 impl Objects {
-    /// An arrival passes on what it knows, and ends the phase or not.
+    /// An arrival passes on its knowledge, and ends the phase or not.
     pub fn arrive(&mut self, object: u64, passed: &Knowledge, ends: bool) {
         let object = self.0.entry(object).or_default();
         object.arriving.join(passed);
@@ -36,12 +36,13 @@ impl Objects {
         }
     }
 
-    /// What a wait for a complete phase learns; `None` where nothing has arrived at an object.
+    /// Returns the knowledge that a wait for a complete phase gains; `None` where nothing has arrived at an
+    /// object.
     pub fn completed(&self, object: u64) -> Option<&Knowledge> {
         self.0.get(&object).map(|object| &object.complete)
     }
 
-    /// The object begins anew, or its memory serves for other things.
+    /// The object begins anew, or its memory is used otherwise.
     pub fn forget(&mut self, object: u64) {
         self.0.remove(&object);
     }

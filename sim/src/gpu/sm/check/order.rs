@@ -1,8 +1,8 @@
-//! Which of two accesses happened before the other: vector clocks of warps or of blocks.
+//! Happens-before order of accesses: vector clocks of warps or of blocks.
 
 use std::collections::HashMap;
 
-/// What a participant knows: the clock of others up to which their accesses happened before its own.
+/// Knowledge of a participant: the clock of others up to which their accesses happened before its own.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Knowledge(HashMap<u32, u32>);
 
@@ -26,11 +26,11 @@ impl Knowledge {
     }
 }
 
-/// The clocks of all participants, and of what they synchronize through.
+/// The clocks of all participants, and of the objects they synchronize through.
 #[derive(Debug, Default)]
 pub(super) struct Clocks {
     participants: HashMap<u32, Knowledge>,
-    /// By the address of what was accessed atomically.
+    /// By the address of the atomic access.
     released: HashMap<u64, Knowledge>,
 }
 
@@ -45,7 +45,8 @@ impl Clocks {
         id == other || self.participants.get(&id).is_some_and(|known| known.has(other, at))
     }
 
-    /// What `id` passes on to those that synchronize with it now; what it does from here on is later.
+    /// Returns the knowledge that `id` passes to those that synchronize with it now; its further accesses are
+    /// later.
     pub fn release(&mut self, id: u32) -> Knowledge {
         self.now(id);
         let own = self.participants.entry(id).or_default();
@@ -54,19 +55,19 @@ impl Clocks {
         passed
     }
 
-    /// `id` learns what was passed on.
+    /// `id` gains the knowledge that was passed on.
     pub fn acquire(&mut self, id: u32, passed: &Knowledge) {
         self.now(id);
         self.participants.entry(id).or_default().join(passed);
     }
 
-    /// `id` publishes what it knows at `address`.
+    /// `id` publishes its knowledge at `address`.
     pub fn release_at(&mut self, id: u32, address: u64) {
         let passed = self.release(id);
         self.released.entry(address).or_default().join(&passed);
     }
 
-    /// `id` learns what was published at `address`; false if nothing was.
+    /// `id` gains the knowledge published at `address`; false if there is none.
     pub fn acquire_at(&mut self, id: u32, address: u64) -> bool {
         self.now(id);
         let Some(passed) = self.released.get(&address) else { return false };

@@ -9,7 +9,7 @@ use crate::gpu::sm::check::order::Knowledge;
 struct ProductGroup {
     /// Registers of sums: first, count, and the op that began the product.
     sums: Vec<(u8, u32, u32)>,
-    /// What a wait for them learns.
+    /// Knowledge that a wait for them gains.
     reads: Knowledge,
 }
 
@@ -34,8 +34,8 @@ impl Products {
         self.closed.entry(warp).or_default().push_back(ProductGroup { sums, reads });
     }
 
-    /// A warp waits until no more than `left` of its groups are unfinished: what it learns. A group's
-    /// products know of those before them.
+    /// A warp waits until no more than `left` of its groups are unfinished; returns the knowledge that it
+    /// gains. A group's products know of those before them.
     pub fn wait(&mut self, warp: u32, left: u32) -> Option<Knowledge> {
         let groups = self.closed.get_mut(&warp)?;
         let finished = groups.len().checked_sub(left as usize)?;

@@ -12,7 +12,7 @@ use crate::gpu::sm::core::Core;
 
 use sass::Access;
 
-/// What a read does that nothing orders with a write.
+/// Text for a read that nothing orders with a write.
 fn reads(writer: Writer) -> &'static str {
     match writer {
         Writer::Warp | Writer::Product => {
@@ -23,7 +23,7 @@ fn reads(writer: Writer) -> &'static str {
     }
 }
 
-/// What a write does that nothing orders with an access.
+/// Text for a write that nothing orders with an access.
 fn writes(other: Writer) -> &'static str {
     match other {
         Writer::Warp => "writes shared memory that another warp accesses, without a barrier between",
@@ -66,7 +66,7 @@ impl Watch {
         if let Some(early) = early.filter(EarlyLoad::is_of_shared) {
             self.blocks.entry(core.block.index).or_default().early.add(core.warp.index, early);
         }
-        // What an atomic or strong store publishes is what came before it, of all its lanes.
+        // An atomic or strong store publishes the accesses before it, of all its lanes.
         released.sort_unstable();
         released.dedup();
         for place in released {
@@ -95,7 +95,8 @@ impl Watch {
         let warp = core.warp.index;
         let block = self.blocks.entry(core.block.index).or_default();
         for (word, bytes) in words(offset, access.memory.bytes) {
-            // A plain read of what is accessed atomically is a wait, and so on SM 8.x is one of a barrier object.
+            // A plain read of an atomically accessed word is a wait, and so on SM 8.x is one of a barrier
+            // object.
             block.clocks.acquire_at(warp, word);
             let atomic = block.learn(warp, object_of(word));
             let clock = block.clocks.now(warp);
@@ -128,7 +129,8 @@ impl Watch {
         let mut found = None;
         let block = self.blocks.entry(core.block.index).or_default();
         for (i, (word, bytes)) in words(offset, access.memory.bytes).enumerate() {
-            // A plain read of what is accessed atomically is a wait. Phases of barrier objects order otherwise.
+            // A plain read of an atomically accessed word is a wait. Phases of barrier objects order
+            // otherwise.
             if access.memory.access != Access::Store && !object {
                 block.clocks.acquire_at(by, word);
             }
@@ -224,13 +226,14 @@ impl Watch {
     }
 }
 
-/// What a lane does to word `i` of its access to global memory, whose number is `word`.
+/// Returns the kind of a lane's access to word `i` of its access to global memory; `word` is the number of
+/// that word.
 pub(super) fn global_kind(core: &mut Core<'_>, access: &WarpAccess, lane: u32, i: usize, word: u64) -> Kind {
     let now = if access.memory.access == Access::Store { global_word(core, word * 4) } else { None };
     access.memory.kind(changes(core, access, lane, i, now))
 }
 
-/// Whether the store of word `i` of a lane's data changes what is there. Copies do, and new barrier objects.
+/// Whether the store of word `i` of a lane's data changes its value. Copies do, and new barrier objects.
 fn changes(core: &Core<'_>, access: &WarpAccess, lane: u32, i: usize, now: Option<u32>) -> bool {
     if access.by != core.warp.index || access.memory.object {
         return true;

@@ -10,7 +10,7 @@ pub(super) struct Group {
     pub count: u8,
 }
 
-/// What an instruction reads and writes: at least what it reads, at most what it writes.
+/// Registers of an instruction: at least those it reads, at most those it writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Registers {
     pub reads: [Group; 4],

@@ -1,4 +1,4 @@
-//! Who accessed each word last, to find accesses that nothing orders.
+//! Last accesses to each word, to find accesses that nothing orders.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ const PAGE: u64 = 256;
 /// Readers since the last write that are remembered.
 const READERS: usize = 32;
 
-/// Who accessed a word, and when.
+/// An access to a word: participant and time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     /// Warp of the block, or block of the grid: whose clock it is.
@@ -25,7 +25,7 @@ pub(super) struct Mark {
     pub atomic: bool,
 }
 
-/// What an access does.
+/// Kind of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Load,
@@ -96,7 +96,8 @@ impl Shadow {
         let conflicts = |old: &&Mark| old.conflicts(&mark, clocks);
         let read = if kind == Kind::Arrival { None } else { readers.iter().find(conflicts) };
         let earlier = read.or_else(|| writer.as_ref().filter(conflicts)).copied();
-        // A store of what is there already is a race too, but one without a consequence: flags that all set.
+        // A store of the value that is there already is a race too, but one without a consequence: flags that
+        // all set.
         let harmless = kind == (Kind::Store { changes: false });
         readers.clear();
         *writer = Some(mark);

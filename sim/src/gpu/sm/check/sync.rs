@@ -1,4 +1,4 @@
-//! Barriers of a block, and what the lanes of a warp do together.
+//! Barriers of a block, and collective operations of a warp's lanes.
 
 use crate::findings::Checks;
 use crate::gpu::sm::check::act::Act;
@@ -89,7 +89,7 @@ impl Watch {
         self.report(core, Checks::SYNC, core.mask.trailing_zeros(), text, None, Some(event));
     }
 
-    /// BRA.DIV: what follows is for all lanes of a mask.
+    /// BRA.DIV: the code behind it is for all lanes of a mask.
     pub(super) fn branch_diverged(&mut self, core: &Core<'_>, op: &MicroOp) {
         self.exited(core, core.uniform(op.a) ^ op.k[2]);
     }

@@ -1,8 +1,9 @@
 //! Copies to shared memory that nothing has waited for.
 //!
-//! The interpreter copies at once, so a missing wait has no consequence here. On a GPU the words hold anything
-//! until `cp.async.wait_group`, or until a phase of a barrier object that the copy arrives at is complete. So
-//! copies are participants with clocks of their own: what they write is known to those that waited for them.
+//! The interpreter copies at once, so a missing wait has no consequence here. On a GPU the words hold
+//! anything until `cp.async.wait_group`, or until a phase of a barrier object that the copy arrives at is
+//! complete. So copies are participants with clocks of their own: their writes are known to those that waited
+//! for them.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -13,22 +14,22 @@ const PRODUCTS: u32 = 1 << 29;
 const ASYNCHRONOUS: u32 = 1 << 30;
 const BULK: u32 = 1 << 31;
 
-/// Who writes what a warp's asynchronous copies (`cp.async`) write.
+/// Returns the participant that writes for a warp's asynchronous copies (`cp.async`).
 pub(super) fn copies_of(warp: u32) -> u32 {
     ASYNCHRONOUS | warp
 }
 
-/// Who reads what a warp's products of matrices in shared memory read.
+/// Returns the participant that reads for a warp's products of matrices in shared memory.
 pub(super) fn products_of(warp: u32) -> u32 {
     PRODUCTS | warp
 }
 
-/// Who writes what the bulk copies of a barrier object write.
+/// Returns the participant that writes for the bulk copies of a barrier object.
 pub(super) fn bulk_copies_of(object: u64) -> u32 {
     BULK | object as u32
 }
 
-/// What an access of shared memory meets that nothing orders with it.
+/// The other side of an access to shared memory that nothing orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Writer {
     /// Another warp, or a copy that it waited for.
@@ -42,7 +43,7 @@ pub(super) enum Writer {
 }
 
 impl Writer {
-    /// Who `id` is, as of its clock.
+    /// Returns the kind of participant `id`, as of its clock.
     pub fn of(clocks: &Clocks, id: u32, clock: u32) -> Self {
         match (id & BULK != 0, id & ASYNCHRONOUS != 0) {
             (true, _) => Writer::Bulk,
@@ -56,10 +57,11 @@ impl Writer {
 /// The copies of a block.
 #[derive(Debug, Default)]
 pub(super) struct UnfinishedCopies {
-    /// Groups of asynchronous copies that each warp has ended, the oldest first: what a wait learns.
+    /// Groups of asynchronous copies that each warp has ended, the oldest first: the knowledge that a wait
+    /// gains.
     groups: HashMap<u32, VecDeque<Knowledge>>,
-    /// The youngest bulk copy of each barrier object that nothing has waited for: its clock, and what is
-    /// reported if nothing does.
+    /// The youngest bulk copy of each barrier object that nothing has waited for: its clock, and the finding
+    /// if nothing does.
     bulk: BTreeMap<u64, (u32, Finding)>,
 }
 
@@ -69,8 +71,8 @@ impl UnfinishedCopies {
         self.groups.entry(warp).or_default().push_back(copies);
     }
 
-    /// A warp waits until no more than `left` of its groups are unfinished: what it learns. A group's copies
-    /// know of those before them.
+    /// A warp waits until no more than `left` of its groups are unfinished; returns the knowledge that it
+    /// gains. A group's copies know of those before them.
     pub fn wait(&mut self, warp: u32, left: u32) -> Option<Knowledge> {
         let groups = self.groups.get_mut(&warp)?;
         let finished = groups.len().checked_sub(left as usize)?;
@@ -82,14 +84,14 @@ impl UnfinishedCopies {
         self.bulk.insert(object, (clock, unless_waited_for));
     }
 
-    /// A thread finds a phase of the object complete, and learns this.
+    /// A thread finds a phase of the object complete, and gains this knowledge.
     pub fn learn(&mut self, object: u64, known: &Knowledge) {
         if self.bulk.get(&object).is_some_and(|(clock, _)| known.has(bulk_copies_of(object), *clock)) {
             self.bulk.remove(&object);
         }
     }
 
-    /// The block ends: what nothing has waited for.
+    /// The block ends; returns the findings of copies that nothing has waited for.
     pub fn end(&mut self) -> impl Iterator<Item = Finding> {
         std::mem::take(&mut self.bulk).into_values().map(|(_, finding)| finding)
     }

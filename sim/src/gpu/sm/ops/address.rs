@@ -6,7 +6,7 @@ use crate::gpu::sm::lanes::{each, has, spread};
 use crate::gpu::sm::launch::{Access, MemoryFault, Windows};
 use crate::gpu::sm::tlb::Miss;
 
-/// How the addresses of the executing lanes lie to each other.
+/// Pattern of the addresses of the executing lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pattern {
     /// All lanes execute, each at its neighbour's end.
@@ -23,7 +23,7 @@ pub(super) struct Checked {
     pub pattern: Pattern,
 }
 
-/// Which address space an instruction names.
+/// Address space that an instruction names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Space {
     Global,
@@ -156,7 +156,7 @@ fn shared_host(core: &mut Core<'_>, offset: u64, width: u64) -> Option<u64> {
 
 /// The host address of a lane's local memory, which lies at the bottom and at the top of the window.
 fn local_host(core: &mut Core<'_>, offset: u64, width: u64, lane: usize) -> Option<u64> {
-    // In whole units of sixteen bytes, so that what is aligned in the window is aligned here.
+    // In whole units of sixteen bytes, so that alignment in the window is alignment here.
     let size = u64::from(core.env.launch.local_bytes).next_multiple_of(16);
     let top = Windows::LEN - size.min(Windows::LEN);
     let at = if offset >= top { offset - top } else { offset };
@@ -201,7 +201,7 @@ pub(super) fn shared(core: &mut Core<'_>, offset: &[u32; 32], width: u64) -> Res
     Ok(Checked { host: each(|i| base + u64::from(at[i])), pattern })
 }
 
-/// What is wrong with a shared-memory access.
+/// Refuses a shared-memory access with its fault.
 #[cold]
 #[inline(never)]
 fn refuse_shared(core: &mut Core<'_>, at: &[u32; 32], width: u64, size: u64) -> Flow {
@@ -299,7 +299,7 @@ fn distinct_sectors(address: &[u64; 32]) -> ([u64; 32], usize) {
     (sectors, count)
 }
 
-/// Adds what the level-2 cache has to take from DRAM or give back. An atomic reads and writes.
+/// Adds the sectors that the level-2 cache has to take from DRAM or give back. An atomic reads and writes.
 #[cold]
 #[inline(never)]
 fn count_dram(core: &mut Core<'_>, address: &[u64; 32], access: Access) {

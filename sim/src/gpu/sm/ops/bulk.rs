@@ -14,9 +14,9 @@ use crate::gpu::sm::ops::atomic::update;
 use crate::gpu::sm::ops::object::overflow;
 use crate::gpu::sm::tlb::Miss;
 
-/// What addresses and lengths are multiples of, in bytes.
+/// Addresses and lengths are multiples of this, in bytes.
 const UNIT: u64 = 16;
-/// Bytes that are counted as one load: as many as a warp's widest.
+/// Bytes that are counted as one load: the size of a warp's widest.
 const LOAD: u64 = 512;
 
 /// A copy: what its registers say.
@@ -41,7 +41,7 @@ impl BulkCopy {
         BulkCopy { from: u64::from(low) | u64::from(high) << 32, to, object, bytes }
     }
 
-    /// What the arrival of its bytes does to the state of the barrier object.
+    /// Returns the state of the barrier object after the arrival of its bytes.
     pub fn arrive(&self, state: u64) -> Result<u64, Overflow> {
         arrive_9x(state, Arrival { bytes: -i64::from(self.bytes), ..Arrival::default() })
     }
@@ -84,7 +84,7 @@ impl BulkCopy {
     }
 }
 
-/// Raises what one lane's copy does wrong.
+/// Raises the error of one lane's copy.
 #[cold]
 fn raise(core: &mut Core<'_>, code: u32, at: u64, mmu: Option<MemoryFault>) -> Flow {
     let first = core.active & core.active.wrapping_neg();

@@ -28,8 +28,8 @@ fn set_modifiers(l: &mut Lower<'_>, src: Src, sign: u32) {
     l.op.k[5] = if src.neg { sign } else { 0 };
 }
 
-/// F2I of a number; signed results fill the register with their sign, except for what a NaN gives; k: 0 log2
-/// of the bytes, 1 signed, 2 rounding, 3 flags (1 NTZ, 2 FTZ).
+/// F2I of a number; signed results fill the register with their sign, except for the result of a NaN; k: 0
+/// log2 of the bytes, 1 signed, 2 rounding, 3 flags (1 NTZ, 2 FTZ).
 #[inline(always)]
 fn to_integer(x: f64, op: &MicroOp) -> u64 {
     let bits = 8u32 << (op.k[0] & 3);

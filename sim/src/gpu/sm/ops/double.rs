@@ -41,7 +41,7 @@ fn finish<const KIND: u8>(r: f64, raw: [u64; 3]) -> u64 {
     if r.is_nan() { nan_of::<KIND>(raw).unwrap_or(DEFAULT_NAN) } else { r.to_bits() }
 }
 
-/// Which of DADD (0), DMUL (1) and DFMA (2); the rounding is in ps[1].
+/// DADD (0), DMUL (1) or DFMA (2); the rounding is in ps[1].
 struct Arithmetic<const KIND: u8, const NEAREST: bool>;
 
 impl<const KIND: u8, const NEAREST: bool> Op for Arithmetic<KIND, NEAREST> {

@@ -140,7 +140,7 @@ impl<const MODS: bool> LaneFn for Mul<MODS> {
     }
 }
 
-/// What the general form does besides a * b + c, in `ps[1]` and `ps[2]` of the op.
+/// Options of the general form besides a * b + c, in `ps[1]` and `ps[2]` of the op.
 const FTZ: u8 = 1;
 const SAT: u8 = 2;
 const FMZ: u8 = 4;
@@ -363,7 +363,7 @@ fn arithmetic(l: &mut Lower<'_>, sources: [Src; 3], kind: Kind) {
     l.run::<Map<FmaGeneral>>();
 }
 
-/// Which of FADD, FMUL and FFMA.
+/// FADD, FMUL or FFMA.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Add,

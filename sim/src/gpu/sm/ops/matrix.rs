@@ -1,8 +1,8 @@
 //! Matrix instructions of integers, bits and doubles: fragments of small matrices spread over the lanes of a
 //! warp. Those of narrow floating-point numbers are in [`tensor`](crate::gpu::sm::ops::tensor).
 //!
-//! In what follows g = lane / 4 and t = lane % 4. Every lane must take part; with less, the hardware's result
-//! is undefined and the instruction is reported.
+//! Below, g = lane / 4 and t = lane % 4. Every lane must take part; with less, the hardware's result is
+//! undefined and the instruction is reported.
 
 use crate::gpu::sm::core::{Core, Flow};
 use crate::gpu::sm::fault::esr;

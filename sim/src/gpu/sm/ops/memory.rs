@@ -22,7 +22,7 @@ fn load<const W: usize, const SIGNED: bool>(core: &mut Core<'_>, d: u16, at: &Ch
     let mut t = [[0u32; 32]; 4];
     if W < 4 {
         let mut raw = [0u32; 32];
-        // Neighbouring narrow values: whole words around them, then the part that is wanted.
+        // Neighbouring narrow values: whole words around them, then the part of the access.
         let words = W * 4 + 1;
         let shift = at.host[0] & 7;
         if at.pattern == Pattern::Contiguous {

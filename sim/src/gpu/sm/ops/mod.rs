@@ -1,5 +1,4 @@
-//! What the instructions do: one module per subject, each with the lowering and the execution of its
-//! operations.
+//! Operations of instructions: one module per subject, each with their lowering and execution.
 
 mod address;
 mod atomic;

@@ -11,10 +11,10 @@ use crate::gpu::sm::ops::address;
 use crate::gpu::sm::ops::atomic::{lanes, put_old, update};
 use crate::gpu::sm::ops::memory::{narrow_address, offsets};
 
-/// How many arrivals, k[4].
+/// Number of arrivals, k[4].
 const BY_REGISTER: u32 = 2;
 
-/// What bytes to expect, the upper half of k[4].
+/// Bytes to expect, the upper half of k[4].
 mod bytes {
     pub const NONE: u32 = 0;
     pub const EXPECT: u32 = 1;
@@ -30,7 +30,7 @@ const LEAVES: u32 = 2;
 const KEEPS_OLD: u32 = 4;
 const UPPER_ONLY: u32 = 8;
 
-/// What one lane's arrival makes of the object's state: of [`ObjectArrive`].
+/// Returns the object's state after one lane's arrival: of [`ObjectArrive`].
 pub(crate) fn arrived(core: &Core<'_>, op: &MicroOp, lane: usize, state: u64) -> Result<u64, Overflow> {
     if op.k[3] & NEW_FORMAT == 0 {
         return Ok(arrive_8x(state));
@@ -50,7 +50,7 @@ pub(crate) fn arrived(core: &Core<'_>, op: &MicroOp, lane: usize, state: u64) ->
     arrive_9x(state, Arrival { count, bytes, leaves: op.k[3] & LEAVES != 0 })
 }
 
-/// Which lanes find the phase over: of [`ObjectPhase`], for the state that each reads.
+/// Returns whether `lane` finds the phase over: of [`ObjectPhase`], for the state that it reads.
 pub(crate) fn is_over(core: &Core<'_>, op: &MicroOp, lane: usize, state: u64) -> bool {
     ((state >> 32) as u32 ^ core.lane(op.c, lane)) >> 31 != 0
 }
@@ -144,7 +144,8 @@ pub(super) fn syncs(l: &mut Lower<'_>) -> Result<(), Refusal> {
             l.dst(2)?;
             narrow_address(l, 64, false)?;
             l.op.c = l.reg(l.bits(32, 8), 1)?;
-            // The code of the form names what arrives and what bytes are expected: one, none, as many as in C.
+            // The code of the form gives the count of arrivals and the expected bytes: one, none, or the
+            // number in C.
             let (count, bytes) = match l.bits(84, 3) {
                 0 => (1, bytes::EXPECT),
                 1 => (1, bytes::NONE),

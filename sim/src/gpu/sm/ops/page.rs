@@ -1,5 +1,5 @@
-//! Accesses whose lanes lie in one page that the worker's TLB holds: one translation for all of them. What is
-//! left (several pages, memory windows, faults) goes by [`address`](crate::gpu::sm::ops::address).
+//! Accesses whose lanes lie in one page that the worker's TLB holds: one translation for all of them. Others
+//! (several pages, memory windows, faults) go by [`address`](crate::gpu::sm::ops::address).
 
 use crate::gpu::sm::core::Core;
 use crate::gpu::sm::guest;
@@ -9,10 +9,10 @@ use crate::gpu::sm::micro_op::MicroOp;
 use crate::gpu::sm::ops::address::count;
 use crate::gpu::sm::slots::ZERO;
 
-/// How the addresses of the executing lanes lie to each other.
+/// Pattern of the addresses of the executing lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pattern {
-    /// Each at its neighbour's end, and the page holds what the other lanes of the row would access.
+    /// Each at its neighbour's end, and the page holds the addresses of the other lanes of the row.
     Row,
     /// All at one place.
     One,
@@ -91,7 +91,7 @@ pub(super) fn find<const W: usize>(core: &mut Core<'_>, op: &MicroOp, access: Ac
     Some(Page { pattern, host, rel })
 }
 
-/// How many sectors offsets that lie far from each other touch.
+/// Returns the number of sectors of offsets that lie far from each other.
 #[inline(never)]
 fn distinct(start: u64, rel: &[u32; 32]) -> u64 {
     let mut sectors = rel.map(|r| (start + u64::from(r)) >> 5);

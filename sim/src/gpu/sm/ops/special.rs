@@ -222,7 +222,7 @@ warp_ops! {
         let a = core.src(op.a);
         let mask = core.mask;
         let flip = if op.k[1] != 0 { 0x8000_0000 } else { 0 };
-        // What the operation does not change takes the place of lanes that do not execute.
+        // The operation's neutral element replaces lanes that do not execute.
         let (ones, zeros) = (each(|i| a[i] | !spread(mask, i)), each(|i| a[i] & spread(mask, i)));
         let r = match op.k[0] {
             0 => fold(&ones, |x, y| x & y),

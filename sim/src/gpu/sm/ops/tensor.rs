@@ -2,8 +2,8 @@
 //! the largest exponent, added exactly, and the sum is cut to fp32 or rounded to fp16.
 //!
 //! Everything stays where its lane has it: with g = lane / 4 and t = lane % 4, a lane has columns 2t and 2t +
-//! 1 of rows g and g + 8 of the result. What it needs of A is in the four lanes of its g, what it needs of B
-//! in the four lanes of its columns.
+//! 1 of rows g and g + 8 of the result. Its factors of A are in the four lanes of its g, those of B in the
+//! four lanes of its columns.
 
 use crate::gpu::sm::core::{Core, Flow};
 use crate::gpu::sm::fault::esr;
@@ -61,8 +61,7 @@ pub(super) const ELEMENTS: usize = 4;
 /// Terms of a sum.
 const TERMS: usize = 4 * ELEMENTS;
 
-/// What the lanes multiply: term 4 e + T is element e of lane T of the four that have the lane's row or
-/// columns.
+/// Factors of the lanes: term 4 e + T is element e of lane T of the four that have the lane's row or columns.
 struct Factors {
     sig: [[i32; 32]; TERMS],
     exp: [[i32; 32]; TERMS],
@@ -103,7 +102,7 @@ fn columns<const E: usize>(b: &[u32; 32]) -> [[u32; 32]; 4] {
     [of_column::<0, E>(b), of_column::<1, E>(b), of_column::<2, E>(b), of_column::<3, E>(b)]
 }
 
-/// How the tensor core of an architecture sums.
+/// Summation rules of an architecture's tensor core.
 #[derive(Clone, Copy)]
 pub(super) struct Rules {
     /// Bits kept below the largest exponent.
@@ -146,8 +145,8 @@ fn sum(a: &Factors, b: &Factors, first: usize, last: usize, c: &Split, rules: Ru
     rounded(&total, &exp, rules.half)
 }
 
-/// The infinity or NaN that the operands of one sum lead to, if any is one. Finite products count as numbers,
-/// however large.
+/// The infinity or NaN that results from the operands of one sum, if any is one. Finite products count as
+/// numbers, however large.
 fn special(products: impl Iterator<Item = (f32, f32)>, c: f32) -> Option<f32> {
     let products = products.filter_map(|(a, b)| (!a.is_finite() || !b.is_finite()).then_some(a * b));
     let terms = std::iter::once(c).chain(products).filter(|x| !x.is_finite());
@@ -163,7 +162,7 @@ fn rounded(sum: &[i64; 32], exp: &[i32; 32], half: bool) -> [f32; 32] {
         let magnitude = sum[n].unsigned_abs();
         let drop = (64 - magnitude.leading_zeros()).max(24) - 24;
         let cut = magnitude >> drop << drop;
-        // For fp16 the lowest of 24 bits says that others were cut off: the second rounding sees on which
+        // For fp16 the lowest of 24 bits records that others were cut off: the second rounding sees on which
         // side of the middle the sum lies.
         let odd = if half && cut != magnitude { cut | 1 << drop } else { cut };
         // A zero has any exponent.
@@ -257,7 +256,8 @@ fn fragments(core: &Core<'_>, op: &MicroOp, half: bool) -> Fragments {
     Fragments { a, b, count: per * blocks.min(2), per, acc }
 }
 
-/// The four accumulators after all terms of elements of type `kind`; `depth` is what is summed at once.
+/// The four accumulators after all terms of elements of type `kind`; `depth` is the number of terms summed at
+/// once.
 #[inline(always)]
 pub(super) fn exact(f: &Fragments, kind: u32, rules: Rules, depth: usize) -> [[f32; 32]; 4] {
     let format = (rules.fraction as u32, kind == HALF);

@@ -1,8 +1,8 @@
 //! Products of matrices in shared memory by four warps (HGMMA of sm_90a), and registers that move between
 //! warps.
 //!
-//! Each warp computes its own quarter of the rows when it comes to the instruction; that it reads a sum, or
-//! lets others overwrite a factor, before WARPGROUP.DEPBAR is what the check of races finds.
+//! Each warp computes its own quarter of the rows when it comes to the instruction; the check of races finds
+//! reads of a sum, or writes of a factor, before WARPGROUP.DEPBAR.
 //!
 //! A factor is named by a descriptor of 64 bits: the address of its first row in bits 0 to 13, the distance
 //! between groups of eight rows in bits 32 to 45, both in units of 16 bytes, the base offset of the swizzle
@@ -36,7 +36,7 @@ pub(crate) struct Factor {
 }
 
 impl Factor {
-    /// Of a descriptor; what it asks for if that is not modelled.
+    /// Factor of a descriptor; the error names a setting that is not modelled.
     fn new([lower, upper]: [u32; 2]) -> Result<Self, &'static str> {
         if upper >> 30 != 1 {
             return Err("a factor in shared memory that is not swizzled by 128 bytes");

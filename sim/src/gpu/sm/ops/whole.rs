@@ -1,8 +1,8 @@
 //! Strong accesses of 128 bits to global memory, each a single value: no access sees a part of another.
 //!
 //! Where the host has vector accesses, these are single when aligned, as here. Languages have no atomics of
-//! this width on every other host, so there such accesses of different workers take turns; weak accesses, and
-//! the process that owns the buffer, may see halves then, as PTX allows.
+//! this width on every other host, so there such accesses of different workers are serialized; weak accesses,
+//! and the process that owns the buffer, may see halves then, as PTX allows.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

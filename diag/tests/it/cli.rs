@@ -1,0 +1,380 @@
+//! The binary itself: exit codes, pipes, streams.
+
+use assert_cmd::Command;
+
+fn nvdiag(args: &[&str]) -> Command {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("nvdiag"));
+    command.args(args).env_remove("HCQ_DEVICE").env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE");
+    command
+}
+
+fn data(name: &str) -> String {
+    format!("{}/tests/data/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+fn output(command: &mut Command) -> (i32, String, String) {
+    let output = command.output().expect("the binary starts");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+    (output.status.code().expect("no signal"), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn exit_codes_tell_clean_from_problem_from_usage_from_failure() {
+    let (code, out, err) = output(&mut nvdiag(&["qmd", &data("ga10b.qmd")]));
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert!(out.contains("grid              1000 x 3 x 2 blocks"), "{out}");
+    let (code, out, err) = output(&mut nvdiag(&["qmd", &data("broken.qmd")]));
+    assert_eq!((code, err.as_str()), (1, ""));
+    assert!(out.contains("SKEDCHECK16"), "{out}");
+    let (code, out, _) = output(&mut nvdiag(&["qmd"]));
+    assert_eq!((code, out.as_str()), (2, ""));
+    let (code, out, err) = output(&mut nvdiag(&["qmd", "no-such-file"]));
+    assert_eq!((code, out.as_str()), (2, ""));
+    assert!(err.starts_with("nvdiag: cannot read no-such-file: "), "{err}");
+}
+
+/// A command line for each command that has something to print.
+const COMMANDS: [&[&str]; 9] = [
+    &["info", "--device", "sim"],
+    &["esr", "--warp-esr", "0x10"],
+    &["vamap", "--device", "sim"],
+    &["provoke", "--list"],
+    &["bringup", "--list"],
+    &["doctor"],
+    &["completions", "bash"],
+    &["--help"],
+    &["esr", "--help"],
+];
+
+#[test]
+fn a_full_disk_is_an_error_and_a_closed_pipe_is_none() {
+    for arguments in COMMANDS {
+        let program = || {
+            let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin!("nvdiag"));
+            command.args(arguments).env_remove("HCQ_DEVICE");
+            command
+        };
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a node of Linux");
+        let run = program().stdout(full).output().expect("the binary starts");
+        let why = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert_eq!(run.status.code(), Some(2), "{arguments:?}: {why}");
+        assert!(why.contains("cannot write to stdout: No space left on device"), "{arguments:?}: {why}");
+        let whole = program().output().expect("the binary starts").status.code();
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let run = program().stdout(writer).output().expect("the binary starts");
+        assert_eq!(run.status.code(), whole, "{arguments:?}");
+        assert_eq!(String::from_utf8_lossy(&run.stderr), "", "{arguments:?}");
+    }
+}
+
+#[test]
+fn json_is_printed_or_refused() {
+    for arguments in COMMANDS.iter().filter(|arguments| !arguments.contains(&"--help")) {
+        let (code, out, err) = output(&mut nvdiag(&[arguments, &["--json"][..]].concat()));
+        if arguments[0] == "completions" {
+            assert_eq!((code, out.as_str()), (2, ""));
+            assert!(err.contains("no JSON form"), "{err}");
+            continue;
+        }
+        let document: serde_json::Value = serde_json::from_str(&out).expect("one JSON document");
+        assert!(document["schema"].as_str().is_some_and(|s| s.starts_with("nvdiag.")), "{arguments:?}");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let (code, _, err) = output(&mut nvdiag(&["man", "--json", &folder.path().to_string_lossy()]));
+    assert_eq!(code, 2, "{err}");
+}
+
+#[test]
+fn help_has_examples_and_exit_codes_and_ends_with_what_every_command_takes() {
+    let commands = [
+        "bringup",
+        "doctor",
+        "esr",
+        "info",
+        "pushbuf",
+        "provoke",
+        "qmd",
+        "trace",
+        "vamap",
+        "watch",
+        "list",
+        "show",
+        "disasm",
+        "completions",
+        "man",
+    ];
+    for command in commands {
+        let (code, help, _) = output(&mut nvdiag(&[command, "--help"]));
+        assert_eq!(code, 0);
+        let places =
+            ["Usage: ", "Options:\n", "Options of every command:\n", "Examples:\n  ", "Exit codes: "];
+        let places = places.map(|text| help.find(text).unwrap_or_else(|| panic!("{command}: no {text:?}")));
+        assert!(places.is_sorted(), "{command}: {help}");
+        assert!(help[places[2]..places[3]].contains("--json"), "{command}: {help}");
+        assert!(help[places[3]..].contains(&format!("nvdiag {command} ")), "{command}: {help}");
+        assert!(help.lines().all(|line| line.chars().count() <= 100), "{command}: {help}");
+    }
+}
+
+#[test]
+fn global_options_work_before_and_after_the_command() {
+    let (_, before, _) = output(&mut nvdiag(&["--json", "qmd", &data("ga10b.qmd")]));
+    let (_, after, _) = output(&mut nvdiag(&["qmd", &data("ga10b.qmd"), "--json"]));
+    assert_eq!(before, after);
+    let document: serde_json::Value = serde_json::from_str(&before).expect("one JSON document");
+    assert_eq!(document["schema"], "nvdiag.qmd/1");
+    assert_eq!(document["launch"]["program"], "0x1234500080");
+}
+
+#[test]
+fn colour_is_for_those_who_want_it() {
+    let (_, plain, _) = output(&mut nvdiag(&["qmd", &data("ga10b.qmd")]));
+    assert!(!plain.contains('\u{1b}'));
+    let (_, coloured, _) = output(&mut nvdiag(&["--color", "always", "qmd", &data("ga10b.qmd")]));
+    assert!(coloured.contains('\u{1b}'));
+}
+
+#[test]
+fn input_comes_from_stdin_and_from_the_middle_of_a_dump() {
+    let qmd = std::fs::read(data("ga10b.qmd")).expect("readable");
+    let (code, from_stdin, _) = output(nvdiag(&["qmd", "-"]).write_stdin(qmd.clone()));
+    assert_eq!(code, 0);
+    let dump = [vec![0xee; 0x1200], qmd].concat();
+    let (code, from_dump, _) = output(nvdiag(&["qmd", "-", "--offset", "0x1200"]).write_stdin(dump));
+    assert_eq!((code, from_dump), (0, from_stdin));
+    let (code, _, err) = output(nvdiag(&["qmd", "-", "--offset", "0x1200"]).write_stdin("short"));
+    assert_eq!(code, 2);
+    assert!(err.contains("past its end"), "{err}");
+}
+
+/// The cubin of `hcq`'s tests that was compiled with `-lineinfo`.
+fn cubin_with_lines() -> String {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../hcq/tests/data/lines.sm_87.cubin");
+    path.to_string_lossy().into_owned()
+}
+
+#[test]
+fn the_source_line_of_an_instruction_is_shown_with_its_text_where_the_file_is_there() {
+    let (code, out, _) = output(&mut nvdiag(&["disasm", &cubin_with_lines(), "--kernel", "scale"]));
+    assert_eq!(code, 0);
+    let inlined = "kernels/square.h:2 (square, inlined)\n    kernels/scale.cu:5\n";
+    assert!(out.contains(inlined), "{out}");
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir(folder.path().join("kernels")).expect("made");
+    std::fs::write(folder.path().join("kernels/square.h"), "float square(float x) {\n    return x * x;\n}\n")
+        .expect("written");
+    let (_, out, _) =
+        output(nvdiag(&["disasm", &cubin_with_lines(), "--kernel", "scale"]).current_dir(folder.path()));
+    assert!(out.contains("kernels/square.h:2 (square, inlined)  return x * x;\n"), "{out}");
+    let (_, out, _) = output(&mut nvdiag(&[
+        "esr",
+        "--warp-esr",
+        "0x10",
+        "--pc",
+        "0x11c0",
+        "--cubin",
+        &format!("{}:scale@0x1000", cubin_with_lines()),
+    ]));
+    assert!(out.contains("kernels/square.h:2 (square, inlined)"), "{out}");
+}
+
+#[test]
+fn an_instruction_that_does_not_wait_is_found() {
+    let cubin = data("01_vecadd.sm_90.cubin");
+    let (code, out, _) = output(&mut nvdiag(&["disasm", &cubin, "--lint"]));
+    assert_eq!(code, 0, "{out}");
+    assert!(out.contains("every result is waited for"), "{out}");
+    // No instruction waits any more: the wait masks of all are cleared.
+    let mut bytes = std::fs::read(&cubin).expect("readable");
+    let (_, listing, _) = output(&mut nvdiag(&["disasm", &cubin, "--json"]));
+    let listing: serde_json::Value = serde_json::from_str(&listing).expect("JSON");
+    let sections = listing["sections"].as_array().expect("sections");
+    for section in sections.iter().filter(|s| s["name"].as_str().is_some_and(|n| n.starts_with(".text."))) {
+        let start = section["file_offset"].as_str().expect("hex").trim_start_matches("0x").to_owned();
+        let start = usize::from_str_radix(&start, 16).expect("hex");
+        let size = usize::try_from(section["size_bytes"].as_u64().expect("a size")).expect("fits");
+        for word in bytes[start..start + size].chunks_exact_mut(16) {
+            let cleared = u128::from_le_bytes(word.try_into().expect("16 bytes")) & !(0x3f << 116);
+            word.copy_from_slice(&cleared.to_le_bytes());
+        }
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let planted = folder.path().join("planted.cubin");
+    std::fs::write(&planted, bytes).expect("written");
+    let planted = planted.to_string_lossy();
+    let (code, out, _) = output(&mut nvdiag(&["disasm", &planted, "--kernel", "vadd_f32", "--lint"]));
+    assert_eq!(code, 1, "{out}");
+    for words in
+        ["read after write of R", "no instruction on the path waits for barrier", "straight on", "FADD"]
+    {
+        assert!(out.contains(words), "{words}: {out}");
+    }
+    let (code, out, _) =
+        output(&mut nvdiag(&["disasm", &planted, "--kernel", "vadd_f32", "--lint", "--json"]));
+    let report: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!((code, report["schema"].as_str()), (1, Some("nvdiag.lint/1")));
+    assert_eq!(report["kernels"][0]["findings"][0]["hazard"], "read after write");
+}
+
+/// Every cubin of the work tree, which ptxas made, is clean.
+#[test]
+fn every_kernel_of_the_repository_waits_for_its_results() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let (mut folders, mut examined, mut archs) = (vec![root], 0, std::collections::BTreeSet::new());
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).expect("readable").map(|entry| entry.expect("readable")) {
+            let path = entry.path();
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if path.is_dir() && name != "target" && !name.starts_with('.') {
+                folders.push(path);
+            } else if name.ends_with(".cubin") {
+                let bytes = std::fs::read(&path).expect("readable");
+                let lint = match nvdiag::lint::Lint::read(&bytes, None) {
+                    Ok(lint) => lint,
+                    Err(error) => panic!("{}: {error:#}", path.display()),
+                };
+                for kernel in &lint.kernels {
+                    assert!(kernel.findings.is_empty(), "{}: {:#?}", path.display(), kernel.findings);
+                    assert!(kernel.instructions > 0, "{}: {}", path.display(), kernel.name);
+                    examined += kernel.instructions;
+                }
+                archs.insert(lint.target);
+            }
+        }
+    }
+    println!("{examined} instructions of {archs:?}");
+    assert!(["sm_80", "sm_86", "sm_87", "sm_89", "sm_90"].iter().all(|sm| archs.contains(*sm)), "{archs:?}");
+}
+
+#[test]
+fn cubins_are_disassembled() {
+    let cubin = data("12_local_stack.sm_87.cubin");
+    let (code, out, _) = output(&mut nvdiag(&["disasm", &cubin, "--kernel", "local_array"]));
+    assert_eq!(code, 0);
+    assert!(out.contains("EXIT"), "{out}");
+    let (code, _, err) = output(&mut nvdiag(&["disasm", &cubin, "--kernel", "nothing"]));
+    assert_eq!(code, 2);
+    assert!(err.contains("there are: alloca_dyn, generic_windows"), "{err}");
+    let (code, _, err) = output(&mut nvdiag(&["disasm", &data("ga10b.qmd")]));
+    assert_eq!(code, 2);
+    assert!(err.contains("not a readable ELF object"), "{err}");
+}
+
+#[test]
+fn the_software_gpu_is_described() {
+    let (code, out, err) = output(&mut nvdiag(&["info", "--device", "sim", "--json"]));
+    assert_eq!(code, 0, "{err}");
+    let document: serde_json::Value = serde_json::from_str(&out).expect("one JSON document");
+    assert_eq!(document["schema"], "nvdiag.info/1");
+    assert_eq!(document["backend"], "sim");
+    assert_eq!(document["compute_capability"], "8.7");
+    let (code, text, _) = output(nvdiag(&["info"]).env("HCQ_DEVICE", "sim"));
+    assert_eq!(code, 0);
+    assert!(text.contains("0xc7c0 AMPERE_COMPUTE_B"), "{text}");
+    let (code, _, err) = output(&mut nvdiag(&["info", "--device", "cuda"]));
+    assert_eq!(code, 2);
+    assert!(err.contains("expected auto, nvgpu, rm or sim"), "{err}");
+}
+
+#[test]
+fn completions_name_every_command() {
+    let (code, out, _) = output(&mut nvdiag(&["completions", "bash"]));
+    assert_eq!(code, 0);
+    for command in ["info", "qmd", "disasm", "pushbuf", "vamap", "trace", "completions", "man"] {
+        assert!(out.contains(command), "{command}");
+    }
+}
+
+#[test]
+fn manual_pages_are_written_for_every_command() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (code, _, err) = output(&mut nvdiag(&["man", &folder.path().join("man1").to_string_lossy()]));
+    assert_eq!(code, 0, "{err}");
+    for command in ["", "-info", "-qmd", "-disasm", "-pushbuf", "-vamap", "-trace", "-completions", "-man"] {
+        let page = std::fs::read_to_string(folder.path().join(format!("man1/nvdiag{command}.1")));
+        assert!(page.expect("written").contains(".SH SYNOPSIS"), "{command}");
+    }
+}
+
+#[test]
+fn a_pushbuffer_and_its_ring_are_decoded_from_files() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let words: Vec<u8> =
+        [0x2001_20ad_u32, 0x1234_5678, 0x2001_20b0, 9].iter().flat_map(|w| w.to_le_bytes()).collect();
+    std::fs::write(path("pb"), &words).expect("written");
+    std::fs::write(path("ring"), (0x10_0020_0000u64 | 4 << 42).to_le_bytes()).expect("written");
+    let (code, out, err) = output(&mut nvdiag(&["pushbuf", &path("pb"), "--hex"]));
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("200120ad") && out.contains("QMD at 0x1234567800"), "{out}");
+    let memory = format!("{}@0x1000200000", path("pb"));
+    let ring = ["pushbuf", "--gpfifo", &path("ring"), "--memory", &memory, "--json"];
+    let (code, out, _) = output(&mut nvdiag(&ring));
+    assert_eq!(code, 0);
+    let document: serde_json::Value = serde_json::from_str(&out).expect("one JSON document");
+    assert_eq!(document["schema"], "nvdiag.pushbuf/1");
+    assert_eq!(document["segments"][0]["commands"][0]["writes"][0]["name"], "SEND_PCAS_A");
+    let (code, _, err) = output(&mut nvdiag(&["pushbuf", &path("pb"), "--length", "100"]));
+    assert_eq!(code, 2);
+    assert!(err.contains("which offset and length do not fit in"), "{err}");
+}
+
+#[test]
+fn an_address_space_is_shown_from_a_device_and_from_a_dump() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let device = ["vamap", "--device", "sim", "--json", "--svg", &path("map.svg")];
+    let (code, out, err) = output(&mut nvdiag(&device));
+    assert_eq!(code, 0, "{err}");
+    let document: serde_json::Value = serde_json::from_str(&out).expect("one JSON document");
+    assert_eq!(document["schema"], "nvdiag.vamap/1");
+    assert!(document["mappings"].as_array().is_some_and(|m| m.len() > 1));
+    assert!(std::fs::read_to_string(path("map.svg")).expect("written").contains("<rect"));
+    // One page table that names itself, in a dump of LiME.
+    let words = [0x8000_0000u64, 0x8000_0fff, 0, (0x8000_0000 >> 12) << 8 | 0xe];
+    let mut dump = b"EMiL\x01\0\0\0".to_vec();
+    dump.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+    dump.resize(32 + 4096, 0);
+    std::fs::write(path("dump"), dump).expect("written");
+    let file = path("dump");
+    let dump = ["vamap", "--dump", &file];
+    let (code, out, _) = output(&mut nvdiag(&[&dump[..], &["--pdb", "0x80000000"]].concat()));
+    assert_eq!(code, 1, "{out}");
+    assert!(out.contains("which is in use for 0x0 already"), "{out}");
+    let (code, _, err) = output(&mut nvdiag(&dump));
+    assert_eq!(code, 2);
+    assert!(err.contains("give their root with --pdb"), "{err}");
+    assert_eq!(output(&mut nvdiag(&["vamap"])).0, 2);
+}
+
+#[test]
+fn two_qmds_are_compared_and_what_cannot_be_is_usage() {
+    let (good, broken) = (data("ga10b.qmd"), data("broken.qmd"));
+    let (code, out, err) = output(&mut nvdiag(&["qmd", "--diff", &good, &broken]));
+    assert_eq!((code, err.as_str()), (1, ""));
+    assert!(out.contains("CTA_THREAD_DIMENSION0") && out.contains("unnamed bits of word 10"), "{out}");
+    let (code, out, _) = output(&mut nvdiag(&["qmd", "--diff", &good, &good]));
+    assert!(code == 0 && out.contains("No difference"), "{out}");
+    let (code, json, _) = output(&mut nvdiag(&["qmd", "--diff", &good, &broken, "--json"]));
+    let document: serde_json::Value = serde_json::from_str(&json).expect("one JSON document");
+    assert_eq!((code, &document["schema"]), (1, &"nvdiag.qmd-diff/1".into()));
+    // Two places in one dump.
+    let dump = [std::fs::read(&good).expect("readable"), std::fs::read(&broken).expect("readable")].concat();
+    let folder = tempfile::tempdir().expect("a folder");
+    let both = folder.path().join("both");
+    std::fs::write(&both, dump).expect("written");
+    let both = both.to_str().expect("UTF-8");
+    let (code, out, _) = output(&mut nvdiag(&["qmd", "--diff", both, "--offset", "0", "--offset", "0x100"]));
+    assert!(code == 1 && out.contains(&format!("{both} at 0x100")), "{out}");
+    for wrong in [
+        &["qmd", &good, &broken][..],
+        &["qmd", "--diff", &good],
+        &["qmd", &good, "--offset", "0", "--offset", "0"],
+        &["qmd", "--diff", &good, &broken, "--hex"],
+        &["qmd", "--diff", &good, "no-such-file"],
+    ] {
+        let (code, out, err) = output(&mut nvdiag(wrong));
+        assert!(code == 2 && out.is_empty() && !err.is_empty(), "{wrong:?}: {err}");
+    }
+}

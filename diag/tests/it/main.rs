@@ -1,0 +1,30 @@
+//! Tests of the crate, one module per subject.
+
+mod bringup;
+mod bringup_program;
+mod cli;
+mod containers;
+mod damage;
+mod disassembly;
+mod doctor;
+mod doctor_files;
+mod driver_messages;
+mod esr;
+mod golden;
+mod installed;
+mod kernel_log;
+mod known_lines;
+mod live;
+mod machines;
+mod mistakes;
+mod oracle;
+mod page_tables;
+mod pictures;
+mod programs;
+mod provoke;
+mod pushbuffers;
+mod saved;
+mod submissions;
+mod terminal;
+mod trace;
+mod watch;

@@ -1,0 +1,301 @@
+//! Address maps as pictures and reports as pages: those of a known map and of known faults against committed
+//! files, and that of any map is well-formed, of bounded size, and keeps its labels on the canvas.
+//! `UPDATE_GOLDEN=1` rewrites the files.
+
+use std::path::Path;
+
+use nvdiag::address_map::difference::MapDifference;
+use nvdiag::address_map::picture::Mark;
+use nvdiag::address_map::{AddressMap, Mapping, Parts, Range, Window};
+use nvdiag::fault::FaultList;
+use nvdiag::process_map::ProcessMap;
+use nvdiag::session::Session;
+use nvdiag::{Hex, Report};
+use proptest::prelude::*;
+
+const APP: &[u8] = include_bytes!("../data/maps/app.json");
+const LATER: &[u8] = include_bytes!("../data/maps/app-later.json");
+
+fn documents(bytes: &[u8]) -> ProcessMap {
+    let mut documents = ProcessMap::default();
+    documents.add_json(bytes).expect("a map");
+    documents
+}
+
+/// The map of an application: a region, windows of which one is reserved, named mappings of several kinds,
+/// two that overlap, one in a window.
+fn known(bytes: &[u8]) -> AddressMap {
+    AddressMap::of_documents("process 6734".to_owned(), &documents(bytes))
+}
+
+fn compare(name: &str, actual: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, actual).expect("the golden files can be written");
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(expected == actual, "{name} differs; UPDATE_GOLDEN=1 rewrites it. Now:\n{actual}");
+}
+
+/// Parses a picture and checks that every text and every rectangle is on its canvas.
+fn check(svg: &str) -> Result<(), TestCaseError> {
+    /// Width of a character in the fonts that the picture names, as a part of their size.
+    const ADVANCE: f64 = 0.603;
+    let document = roxmltree::Document::parse(svg);
+    let document = document.map_err(|error| TestCaseError::fail(format!("{error}: {svg}")))?;
+    let number = |node: &roxmltree::Node<'_, '_>, name: &str| {
+        node.attribute(name).map_or(0.0, |text| text.parse::<f64>().expect("a number"))
+    };
+    let root = document.root_element();
+    let (width, height) = (number(&root, "width"), number(&root, "height"));
+    for node in document.descendants().filter(|node| node.tag_name().name() == "text") {
+        let (text, font) = (node.text().unwrap_or(""), number(&node, "font-size"));
+        let ems: f64 = text.chars().map(|c| if c < '\u{250}' || c == '…' { ADVANCE } else { 1.0 }).sum();
+        let (x, y, long) = (number(&node, "x"), number(&node, "y"), ems * font);
+        let left = if node.attribute("text-anchor") == Some("end") { x - long } else { x };
+        prop_assert!(font > 8.0, "{text:?} cannot be read at {font}");
+        prop_assert!(left >= 0.0 && left + long <= width, "{text:?} from {left} to {}", left + long);
+        prop_assert!(y >= font && y + font / 3.0 <= height, "{text:?} at {y} of {height}");
+    }
+    let in_definition = |node: &roxmltree::Node<'_, '_>| node.ancestors().any(|n| n.has_tag_name("pattern"));
+    let drawn =
+        document.descendants().filter(|node| node.tag_name().name() == "rect" && !in_definition(node));
+    for node in drawn {
+        let (x, y) = (number(&node, "x"), number(&node, "y"));
+        prop_assert!(x >= 0.0 && x + number(&node, "width") <= width, "{node:?}");
+        prop_assert!(y >= 0.0 && y + number(&node, "height") <= height, "{node:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_known_map() {
+    let marks = [
+        Mark {
+            address: 0x10_00d8_0010,
+            text: "invalid pte, virt read: 17 bytes past the end of the value cache".to_owned(),
+            is_pc: false,
+        },
+        Mark {
+            address: 0x10_0018_0180,
+            text: "load_vector+0x180: LDG.E.128 R8, [R2.64]".to_owned(),
+            is_pc: true,
+        },
+    ];
+    let svg = known(APP).svg(&marks);
+    check(&svg).expect("a picture");
+    let labels = [
+        "weights &quot;a&quot; &lt;q4 &amp; q8&gt;",
+        "key cache",
+        "shared memory window",
+        "(reserved)",
+        "0x1000d80010",
+        "939.94 GiB free",
+    ];
+    for label in labels {
+        assert!(svg.contains(label), "{label}");
+    }
+    // The picture of docs/nvdiag-vamap.md.
+    compare("../../../docs/nvdiag-vamap.svg", &svg);
+}
+
+#[test]
+fn nothing_at_all_is_a_picture_too() {
+    let empty = AddressMap::new(Parts::default());
+    check(&empty.svg(&[])).expect("a picture");
+    assert!(empty.svg(&[]).contains("nothing is mapped"));
+    let mark = |address| Mark { address, text: "a fault".to_owned(), is_pc: false };
+    check(&empty.svg(&[mark(0), mark(u64::MAX)])).expect("a picture");
+}
+
+#[test]
+fn thousands_of_mappings_are_a_picture_of_a_few_pages() {
+    let mapping = |i: u64| Mapping {
+        va: Hex(0x10_0000_0000 + i * 0x3000),
+        size_bytes: if i.is_multiple_of(1000) { 0x3000 } else { 0x1000 * (1 + i % 3) },
+        name: Some(format!("tensor {i}")),
+        ..Mapping::default()
+    };
+    let mappings = (0..20_000).map(mapping).collect();
+    let map = AddressMap::new(Parts { mappings, ..Parts::default() });
+    let at = 0x10_0000_0000 + 12_345 * 0x3000 + 0x1800;
+    let svg = map.svg(&[Mark { address: at, text: "past the end".to_owned(), is_pc: false }]);
+    check(&svg).expect("a picture");
+    assert!(svg.len() < 100_000, "{}", svg.len());
+    assert!(svg.contains("tensor 12345") && svg.contains("tensor 12346"), "neighbours of the mark");
+}
+
+#[test]
+fn what_came_went_moved_and_changed() {
+    let difference =
+        MapDifference::of(["app.json".to_owned(), "app-later.json".to_owned()], &known(APP), &known(LATER));
+    assert!(difference.has_problem());
+    let mut text = anstream::StripStream::new(Vec::new());
+    difference.print(&mut text).expect("memory takes everything");
+    let text = String::from_utf8(text.into_inner()).expect("UTF-8");
+    for line in
+        ["went     mapping  0x1200000000", "came     mapping  0x3000000000", "moved    mapping  0x1002000000"]
+    {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    assert!(
+        text.contains("\"signal\" to \"signals\"") && text.contains("flags uncached to uncached, read only")
+    );
+    compare("vamap_diff.txt", &text);
+    let mut json = Vec::new();
+    difference.print_json(&mut json).expect("memory takes everything");
+    compare("vamap_diff.json", &String::from_utf8(json).expect("UTF-8"));
+    let same = MapDifference::of([String::new(), String::new()], &known(APP), &known(APP));
+    assert!(!same.has_problem() && same.equal == 12, "{same:?}");
+}
+
+/// Faults of the application of [`APP`], and lines that try to be markup.
+const LOG: &str = "\
+[  100.000100] nvgpu: 17000000.gpu f:1 [ERR]  sm err state gpc_id(0), tpc_id(0), offset(0), sm_id(0), hww_global_esr 0,hww_warp_esr 15, hww_warp_esr_pc 0x1000180180
+[  100.000200] nvgpu: 17000000.gpu f:1 [ERR]  error notifier set to 13 for ch 507 owned by a<3&b
+[  104.000100] nvgpu: 17000000.gpu f:1 [ERR]  [MMU FAULT] mmu engine id:  65, ch id:  506, fault addr: 0x1000d80000, fault addr aperture: 0, fault type: invalid pte, access type: virt read,
+[  104.000200] nvgpu: 17000000.gpu f:1 [ERR]  error notifier set to 31 for ch 506 owned by app
+[  105.000100] nvgpu: 17000000.gpu nvgpu_acr_bootstrap_hs_acr:123  [ERR]  ACR bootstrap failed
+[  106.000100] nvgpu: 17000000.gpu new:77   [ERR]  </pre><script>alert('&amp;')</script><img src=\"http://x/\">
+";
+
+fn known_faults() -> (FaultList, AddressMap) {
+    let mut map = documents(APP);
+    let cubin = include_bytes!("../../kernels/provoke.sm_87.cubin");
+    let base = Some(0x10_0018_0000);
+    map.add_cubin("provoke.sm_87.cubin", cubin, Some("load_vector"), base, &mut |_| None).expect("a cubin");
+    let drawn = AddressMap::of_documents("process 6734".to_owned(), &map);
+    let mut session = Session::new(map, 20);
+    session.feed(LOG.as_bytes());
+    (session.finish("kern.log"), drawn)
+}
+
+/// Parses a page: HTML that is XML too loads nothing and runs nothing.
+fn check_page(html: &str) {
+    let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
+    let page =
+        roxmltree::Document::parse_with_options(html, options).unwrap_or_else(|e| panic!("{e}: {html}"));
+    for node in page.descendants().filter(roxmltree::Node::is_element) {
+        let name = node.tag_name().name();
+        let loads =
+            ["script", "img", "link", "iframe", "object", "image", "use", "a", "base"].contains(&name);
+        assert!(!loads, "<{name}>");
+        for attribute in node.attributes() {
+            let is_code = attribute.name().starts_with("on") || ["src", "href"].contains(&attribute.name());
+            assert!(!is_code, "{attribute:?}");
+        }
+    }
+    let styles = page.descendants().filter(|node| node.tag_name().name() == "style");
+    assert!(
+        styles.filter_map(|node| node.text()).all(|css| !css.contains("url(") && !css.contains("@import"))
+    );
+}
+
+#[test]
+fn a_page_holds_verdicts_evidence_map_and_disassembly() {
+    let (list, map) = known_faults();
+    let html = list.html(Some(&map));
+    check_page(&html);
+    let parts = [
+        "a&lt;3&amp;b",
+        "<svg ",
+        "LDG.E.128",
+        "class=\"here\"",
+        "fault at 0x1000d80000",
+        "pc 0x1000180180",
+        "Signed firmware",
+        "&lt;script&gt;",
+    ];
+    for part in parts {
+        assert!(html.contains(part), "{part}: {html}");
+    }
+    compare("esr_page.html", &html.replace(concat!("nvdiag ", env!("CARGO_PKG_VERSION")), "nvdiag VERSION"));
+    let without = list.html(None);
+    check_page(&without);
+    assert!(!without.contains("<svg "));
+    check_page(&Session::new(ProcessMap::default(), 1).finish("nothing").html(None));
+}
+
+#[test]
+fn faults_of_another_process_are_not_marked() {
+    let xid = "NVRM: Xid (PCI:0000:c1:00): 31, pid=99, name=app, channel 0x00000005, intr 00000000. MMU Fault: ENGINE GRAPHICS \
+               GPC1 GPCCLIENT_T1_6 faulted @ 0x7295_01400000. Fault is of type FAULT_PTE ACCESS_TYPE_VIRT_WRITE\n";
+    let mut session = Session::new(ProcessMap::default(), 20);
+    session.feed(xid.as_bytes());
+    let list = session.finish("a log");
+    assert_eq!(list.marks(Some(6734)), []);
+    assert_eq!(list.marks(Some(99)).iter().map(|m| m.address).collect::<Vec<_>>(), [0x7295_0140_0000]);
+    assert_eq!(list.marks(None).len(), 1);
+}
+
+/// Addresses: near each other, on edges, anywhere.
+fn address() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        3 => (0u64..64).prop_map(|page| 0x10_0000_0000 + page * 0x1000),
+        1 => prop::sample::select(vec![0, 1, 0xfe_0000_0000, 1 << 49, u64::MAX - 1, u64::MAX]),
+        1 => any::<u64>(),
+    ]
+}
+
+fn length() -> impl Strategy<Value = u64> {
+    prop_oneof![(1u64..32).prop_map(|page| page * 0x1000), 0u64..20, any::<u64>()]
+}
+
+/// Names that are markup, control characters, wide, long.
+fn name() -> impl Strategy<Value = String> {
+    let hostile = ["</text>", "<![CDATA[", "]]>", "&", "\"'", "\0\u{1b}[31m", "\u{202e}\u{fffe}", "", "\n"];
+    prop_oneof![
+        prop::sample::select(hostile.to_vec()).prop_map(str::to_owned),
+        any::<String>(),
+        prop::collection::vec(any::<char>(), 0..40).prop_map(|chars| chars.into_iter().collect()),
+        Just("W".repeat(50_000)),
+        Just("重".repeat(900)),
+    ]
+}
+
+prop_compose! {
+    fn mapping()(va in address(), size_bytes in length(), name in prop::option::of(name()),
+                 kind in prop::option::of(any::<u8>()), page_bytes in prop::option::of(length()),
+                 flag in name()) -> Mapping {
+        let flags = vec![flag, "read only".to_owned()];
+        Mapping { va: Hex(va), size_bytes, name, page_bytes, kind, flags, physical: None }
+    }
+}
+
+prop_compose! {
+    fn ranges(most: usize)(ranges in prop::collection::vec((address(), length(), name()), 0..most)) -> Vec<Range> {
+        ranges.iter().map(|(va, size_bytes, name)| Range::new(name, *va, *size_bytes)).collect()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn any_map_is_a_picture_of_bounded_size(
+        mappings in prop_oneof![prop::collection::vec(mapping(), 0..12), prop::collection::vec(mapping(), 0..400)],
+        windows in ranges(20), reservations in ranges(20), regions in ranges(20), source in name(),
+        marks in prop::collection::vec((address(), name(), any::<bool>()), 0..20),
+    ) {
+        let window = |r: Range| Window { name: r.name, base: r.va, size_bytes: r.size_bytes };
+        let windows = windows.into_iter().map(window).collect();
+        let map = AddressMap::new(Parts { source, mappings, windows, reservations, regions, ..Parts::default() });
+        let mark = |(address, text, is_pc)| Mark { address, text, is_pc };
+        let marks: Vec<_> = marks.into_iter().map(mark).collect();
+        let svg = map.svg(&marks);
+        prop_assert!(svg.len() < 400_000, "{} bytes", svg.len());
+        check(&svg)?;
+    }
+
+    #[test]
+    fn any_line_is_text_in_a_page(lines in prop::collection::vec(name(), 0..6)) {
+        let mut session = Session::new(documents(APP), 20);
+        session.feed(LOG.as_bytes());
+        for line in lines {
+            session.feed(format!("[  107.000100] nvgpu: 17000000.gpu new:77   [ERR]  {line}\n").as_bytes());
+            session.feed(format!("[  108.000200] nvgpu: 17000000.gpu f:1 [ERR]  error notifier set to 31 for ch 5 owned by {line}\n").as_bytes());
+        }
+        let list = session.finish("a log");
+        check_page(&list.html(Some(&known(APP))));
+    }
+}

@@ -1,0 +1,113 @@
+//! Why a launch is refused.
+
+/// Why a launch, or a node or an argument of a graph, is refused.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LaunchError {
+    /// A launch cannot run on this GPU as asked.
+    #[error("cannot launch {kernel}: {what} is {value}, the limit is {limit}")]
+    Limit {
+        /// The kernel.
+        kernel: String,
+        /// The quantity.
+        what: &'static str,
+        /// What was asked for.
+        value: u64,
+        /// The most there can be.
+        limit: u64,
+    },
+    /// The kernel was compiled for blocks of one shape alone (`.reqntid`), and these have another.
+    #[error(
+        "cannot launch {kernel} in blocks of {} threads: it was compiled for blocks of {} (.reqntid)",
+        shape(given),
+        shape(required)
+    )]
+    BlockShape {
+        /// The kernel.
+        kernel: String,
+        /// Threads along x, y and z that it requires.
+        required: [u32; 3],
+        /// Threads along x, y and z that were asked for.
+        given: [u32; 3],
+    },
+    /// A launch that is to begin before another has ended, of a kernel that does not wait for that.
+    #[error(
+        "{kernel} has no griddepcontrol.wait: it cannot begin before the launch that it follows has ended"
+    )]
+    NoGridWait {
+        /// The kernel.
+        kernel: String,
+    },
+    /// The arguments do not match the kernel's parameters.
+    #[error("kernel {kernel} takes {expected} bytes of parameters, {given} were given")]
+    Arguments {
+        /// The kernel.
+        kernel: String,
+        /// Bytes the kernel's parameters occupy.
+        expected: u32,
+        /// Bytes the arguments occupy.
+        given: u32,
+    },
+    /// A patch names arguments that the launch does not have.
+    #[error("the launch of {kernel} has {count} arguments, a patch names {given} from number {index} on")]
+    NoArgument {
+        /// The kernel.
+        kernel: String,
+        /// Number of the first argument to replace, counted from 0.
+        index: usize,
+        /// How many were to be replaced.
+        given: usize,
+        /// How many the launch has.
+        count: usize,
+    },
+    /// A patch would replace an argument by one of another width.
+    #[error("argument {index} of {kernel} has {expected} bytes, one of {given} was given")]
+    ArgumentWidth {
+        /// The kernel.
+        kernel: String,
+        /// Number of the argument, counted from 0.
+        index: usize,
+        /// Its width in bytes.
+        expected: usize,
+        /// The width that was given.
+        given: usize,
+    },
+    /// An argument was given an alignment that none can have.
+    #[error("an argument cannot be aligned to {align} bytes: alignments are powers of two up to {limit}")]
+    Alignment {
+        /// The alignment asked for.
+        align: usize,
+        /// The largest there is.
+        limit: usize,
+    },
+    /// The queue metadata could not be built.
+    #[error("cannot build the queue metadata of {kernel}")]
+    Qmd {
+        /// The kernel.
+        kernel: String,
+        /// The field that does not fit.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The node is of another kind than the call is about.
+    #[error("node {node} of graph {graph} is not a launch")]
+    NotALaunch {
+        /// The node's number, as [`NodeId`](crate::NodeId) prints it.
+        node: usize,
+        /// The graph's, too.
+        graph: u64,
+    },
+    /// The node is part of another graph.
+    #[error("node {node} of graph {owner} is not part of graph {graph}")]
+    ForeignNode {
+        /// The node's number, as [`NodeId`](crate::NodeId) prints it.
+        node: usize,
+        /// Number of the graph that it is part of.
+        owner: u64,
+        /// Number of the graph that was called, as its own nodes print it.
+        graph: u64,
+    },
+}
+
+fn shape([x, y, z]: &[u32; 3]) -> String {
+    format!("{x} x {y} x {z}")
+}

@@ -1,0 +1,11 @@
+//! Tests of the crate, one module per subject.
+
+mod architectures;
+mod driver_calls;
+mod examples;
+mod kernels;
+mod orin;
+mod patience;
+mod reports;
+mod sim;
+mod soundness;

@@ -1,0 +1,13 @@
+//! Tests of the crate, one module per subject.
+
+mod bringup;
+mod chat;
+mod cli;
+mod commands;
+mod constraints;
+mod limits;
+mod program;
+mod serve;
+mod sessions;
+mod silent;
+mod speculate;

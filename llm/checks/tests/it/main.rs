@@ -1,0 +1,4 @@
+//! Tests of the crate, one module per subject.
+
+mod bench;
+mod conformance;

@@ -1,0 +1,97 @@
+//! Synthesized models whose tensors and keys are changed, for tests of unusual models.
+
+use ga10b_llm::Model;
+use ga10b_llm::gguf::{GgmlType, Gguf, Value, Writer};
+use ga10b_llm::synthesize::Synthesis;
+use half::f16;
+
+/// A synthesized model that is changed before it is loaded.
+pub struct Craft {
+    base: Model,
+    keys: Vec<(String, Value)>,
+    without: Vec<String>,
+    factors: Vec<(String, f32)>,
+    /// Tensor, number of a value, the value.
+    values: Vec<(String, usize, f32)>,
+}
+
+impl Craft {
+    /// A synthesized model, such as `tiny-llama:f16`.
+    pub fn new(text: &str) -> Self {
+        let base = text.parse::<Synthesis>().unwrap().model(3).unwrap();
+        Self { base, keys: Vec::new(), without: Vec::new(), factors: Vec::new(), values: Vec::new() }
+    }
+
+    /// Sets a key.
+    pub fn key(mut self, key: &str, value: Value) -> Self {
+        self.keys.push((key.into(), value));
+        self
+    }
+
+    /// Leaves a tensor out.
+    pub fn without(mut self, tensor: &str) -> Self {
+        self.without.push(tensor.into());
+        self
+    }
+
+    /// Multiplies all values of a tensor in `f32` or `f16`.
+    pub fn scaled(mut self, tensor: &str, factor: f32) -> Self {
+        self.factors.push((tensor.into(), factor));
+        self
+    }
+
+    /// Sets one value of a tensor in `f32` or `f16`.
+    pub fn value(mut self, tensor: &str, at: usize, value: f32) -> Self {
+        self.values.push((tensor.into(), at, value));
+        self
+    }
+
+    /// The file.
+    pub fn bytes(&self) -> Vec<u8> {
+        let gguf = &self.base.gguf;
+        let mut writer = Writer::new();
+        for (key, value) in
+            gguf.metadata().iter().filter(|(key, _)| !self.keys.iter().any(|(k, _)| k == *key))
+        {
+            writer.key(key, value.clone());
+        }
+        self.keys.iter().for_each(|(key, value)| writer.key(key, value.clone()));
+        let kept = || gguf.tensors().iter().filter(|t| !self.without.contains(&t.name));
+        kept().for_each(|t| writer.tensor(&t.name, t.ty, &t.dims));
+        let mut out = writer.begin(Vec::new()).unwrap();
+        for info in kept() {
+            let view = gguf.tensor(&info.name).unwrap();
+            out.write(&self.changed(&info.name, info.ty, view.data)).unwrap();
+        }
+        out.finish().unwrap()
+    }
+
+    /// The file, read.
+    pub fn gguf(&self) -> Gguf {
+        Gguf::from_bytes(self.bytes()).unwrap()
+    }
+
+    /// The model.
+    pub fn model(&self) -> ga10b_llm::Result<Model> {
+        Model::new(Gguf::from_bytes(self.bytes()).unwrap())
+    }
+
+    fn changed(&self, name: &str, ty: GgmlType, data: &[u8]) -> Vec<u8> {
+        let factor: f32 = self.factors.iter().filter(|(n, _)| n == name).map(|(_, f)| f).product();
+        let values: Vec<_> = self.values.iter().filter(|(n, ..)| n == name).collect();
+        if factor == 1.0 && values.is_empty() {
+            return data.to_vec();
+        }
+        let mut numbers: Vec<f32> = match ty {
+            GgmlType::F32 => data.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect(),
+            GgmlType::F16 => data.as_chunks().0.iter().map(|b| f16::from_le_bytes(*b).to_f32()).collect(),
+            _ => panic!("{name} is {ty}"),
+        };
+        numbers.iter_mut().for_each(|v| *v *= factor);
+        values.iter().for_each(|(_, at, value)| numbers[*at] = *value);
+        match ty {
+            GgmlType::F32 => numbers.iter().flat_map(|v| v.to_le_bytes()).collect(),
+            _ => numbers.iter().flat_map(|v| f16::from_f32(*v).to_le_bytes()).collect(),
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Tests of the crate, one module per subject.
+
+mod architectures;
+mod chat;
+mod checked;
+mod columns;
+mod columns_kernels;
+mod columns_prompts;
+mod craft;
+mod cubins;
+mod device;
+mod engine;
+mod families;
+mod footprint;
+mod gguf;
+mod kernels;
+mod links;
+mod long_context;
+mod mixture_kernels;
+mod model;
+mod open;
+mod page_kernels;
+mod pointers;
+mod prompt_kernels;
+mod range;
+mod sample;
+mod schedule;
+mod sentencepiece;
+mod session;
+mod speculate;
+mod step_code;
+mod synthesize;
+mod tokenizer;
+mod tuning;
+mod verify;
+mod warpgroups;

@@ -1,0 +1,569 @@
+//! The scheduler against a model of an engine that is too simple to be wrong, and on the batch engine.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::rc::Rc;
+
+use ga10b_llm::engine::PAGE;
+use ga10b_llm::sampler::Penalties;
+use ga10b_llm::schedule::{Event, Finish, Request, RequestId, Scheduler, Sequences};
+use ga10b_llm::{CacheType, Columns, ColumnsOptions, Cut, Error, Result, Sampler, SamplerOptions};
+use proptest::prelude::*;
+
+use crate::craft::Craft;
+use crate::open::device;
+
+const VOCAB: u32 = 64;
+
+/// The tokens in a page. Its owners share it.
+type Page = Rc<RefCell<Vec<u32>>>;
+
+/// A sequence, and its pages.
+#[derive(Default)]
+struct Text {
+    tokens: Vec<u32>,
+    pages: Vec<Page>,
+}
+
+/// A page that is kept, by its address.
+#[derive(Debug)]
+struct Handle(usize);
+
+/// Sequences whose next token is a number that all their tokens decide.
+#[derive(Default)]
+struct Model {
+    pages: usize,
+    page: usize,
+    /// Tokens after whole pages that are a chunk; `None` if there are no chunks.
+    least: Option<usize>,
+    context: usize,
+    most: usize,
+    next: u32,
+    texts: BTreeMap<u32, Text>,
+    kept: Vec<Page>,
+    logits: Vec<Vec<f32>>,
+    /// Tokens of the last steps.
+    steps: Vec<usize>,
+    /// Number of chunks.
+    chunks: usize,
+}
+
+/// A token in the cache that was written in the chunk from `first` on of `count` tokens. What follows is not
+/// what follows the token as a column.
+fn in_chunk(token: u32, (first, count): (usize, usize)) -> u32 {
+    token | (first as u32 + 1) << 8 | (count as u32) << 20
+}
+
+/// The division of a prompt.
+fn cut(tokens: usize, page: usize, least: Option<usize>) -> Cut {
+    least.map_or(Cut::NONE, |least| Cut::new(tokens, page, least))
+}
+
+/// A prompt as the cache has it.
+fn cached(prompt: &[u32], page: usize, least: Option<usize>) -> Vec<u32> {
+    let cut = cut(prompt.len(), page, least);
+    let mut text = vec![];
+    while text.len() < prompt.len() {
+        let first = text.len();
+        match cut.chunk_at(first) {
+            Some(count) => text.extend(prompt[first..][..count].iter().map(|t| in_chunk(*t, (first, count)))),
+            None => text.push(prompt[first]),
+        }
+    }
+    text
+}
+
+/// The logits after `text`.
+fn logits_of(text: &[u32]) -> Vec<f32> {
+    let mut hash = 17u32;
+    text.iter().for_each(|token| hash = (hash ^ token).wrapping_mul(0x9e37_79b1).rotate_left(7));
+    let value = |i: u32| (hash.wrapping_mul(2 * i + 1).rotate_left(i) >> 20) as f32 / 512.0;
+    (0..VOCAB).map(value).collect()
+}
+
+fn best(logits: &[f32]) -> u32 {
+    let better = |best: usize, i: usize| if logits[i] > logits[best] { i } else { best };
+    (0..logits.len()).fold(0, better) as u32
+}
+
+impl Model {
+    fn used(&self) -> usize {
+        let pages = self.texts.values().flat_map(|text| &text.pages).chain(&self.kept);
+        pages.map(|page| Rc::as_ptr(page) as usize).collect::<BTreeSet<_>>().len()
+    }
+
+    fn write(&mut self, work: &[(u32, u32)]) {
+        assert!(!work.is_empty() && work.len() <= 32, "a step of {} tokens", work.len());
+        self.steps.push(work.len());
+        self.append(work);
+    }
+
+    fn append(&mut self, work: &[(u32, u32)]) {
+        self.logits.clear();
+        for (id, token) in work {
+            let text = self.texts.get_mut(id).expect("a sequence");
+            let at = text.tokens.len() % self.page;
+            if at == 0 {
+                text.pages.push(Page::default());
+            }
+            let last = text.pages.last_mut().expect("a page");
+            // The page to write to is of this sequence alone.
+            if Rc::strong_count(last) > 1 {
+                let cells = last.borrow().clone();
+                *last = Rc::new(RefCell::new(cells));
+            }
+            let mut cells = last.borrow_mut();
+            cells.truncate(at);
+            cells.push(*token);
+            text.tokens.push(*token);
+            assert!(text.tokens.len() <= self.context, "past the context");
+            self.logits.push(logits_of(&text.tokens));
+        }
+        assert!(self.used() <= self.pages, "past the pages");
+    }
+}
+
+impl Sequences for Model {
+    type Id = u32;
+    type Page = Handle;
+
+    fn most_columns(&self) -> usize {
+        32
+    }
+
+    fn most_sequences(&self) -> usize {
+        self.most
+    }
+
+    fn context(&self) -> usize {
+        self.context
+    }
+
+    fn page_positions(&self) -> usize {
+        self.page
+    }
+
+    fn free_pages(&self) -> usize {
+        self.pages - self.used()
+    }
+
+    fn vocab(&self) -> usize {
+        VOCAB as usize
+    }
+
+    fn admit_with(&mut self, pages: &[&Handle], len: usize) -> Result<u32> {
+        assert!(self.texts.len() < self.most, "too many sequences");
+        assert!(len <= self.context && pages.len() == len.div_ceil(self.page), "{pages:?} for {len}");
+        let found = |handle: &&Handle| self.kept.iter().find(|page| Rc::as_ptr(page) as usize == handle.0);
+        let pages: Vec<Page> = pages.iter().map(|page| found(page).expect("it is kept").clone()).collect();
+        let mut tokens: Vec<u32> = pages.iter().flat_map(|page| page.borrow().clone()).collect();
+        assert!(len <= tokens.len(), "{len} of {} tokens", tokens.len());
+        tokens.truncate(len);
+        self.next += 1;
+        self.texts.insert(self.next, Text { tokens, pages });
+        Ok(self.next)
+    }
+
+    fn keep_page(&mut self, id: u32, number: usize) -> Result<Handle> {
+        let page = self.texts[&id].pages[number].clone();
+        self.kept.push(Rc::clone(&page));
+        Ok(Handle(Rc::as_ptr(&page) as usize))
+    }
+
+    fn give_back(&mut self, page: Handle) {
+        let at = self.kept.iter().position(|kept| Rc::as_ptr(kept) as usize == page.0);
+        self.kept.swap_remove(at.expect("it is kept"));
+    }
+
+    fn is_kept_alone(&self, page: &Handle) -> bool {
+        let kept = self.kept.iter().find(|kept| Rc::as_ptr(kept) as usize == page.0);
+        Rc::strong_count(kept.expect("it is kept")) == 1
+    }
+
+    fn release(&mut self, id: u32) -> Result<()> {
+        self.texts.remove(&id).map(drop).ok_or(Error::Released)
+    }
+
+    fn pages_needed(&self, id: u32, tokens: usize) -> Result<usize> {
+        let Text { tokens: own, pages } = self.texts.get(&id).ok_or(Error::Released)?;
+        let len = own.len();
+        let partial = pages.last().filter(|_| tokens > 0 && !len.is_multiple_of(self.page));
+        let copy = partial.is_some_and(|last| Rc::strong_count(last) > 1);
+        Ok((len + tokens).div_ceil(self.page) - len.div_ceil(self.page) + usize::from(copy))
+    }
+
+    fn fill(&mut self, work: &[(u32, u32)]) -> Result<()> {
+        self.write(work);
+        Ok(())
+    }
+
+    fn step(&mut self, work: &[(u32, u32)]) -> Result<Vec<Option<u32>>> {
+        self.write(work);
+        Ok(self.logits.iter().map(|logits| Some(best(logits))).collect())
+    }
+
+    fn logits(&self, column: usize) -> Result<Vec<f32>> {
+        Ok(self.logits[column].clone())
+    }
+
+    fn cut(&mut self, tokens: usize) -> Result<Cut> {
+        Ok(cut(tokens, self.page, self.least))
+    }
+
+    fn chunk(&mut self, id: u32, tokens: &[u32]) -> Result<()> {
+        assert!(!tokens.is_empty() && tokens.len() <= self.page, "a chunk of {} tokens", tokens.len());
+        self.chunks += 1;
+        let place = (self.texts[&id].tokens.len(), tokens.len());
+        let work: Vec<(u32, u32)> = tokens.iter().map(|token| (id, in_chunk(*token, place))).collect();
+        self.append(&work);
+        Ok(())
+    }
+}
+
+/// The text of a request that is alone, and why it ends, as far as only the request and the context decide.
+fn wanted(request: &Request, (page, least): (usize, Option<usize>), context: usize) -> (Vec<u32>, Finish) {
+    let mut sampler = request.sampler.clone();
+    sampler.begin(&request.prompt);
+    let mut text = cached(&request.prompt, page, least);
+    let mut written = vec![];
+    if request.most == 0 {
+        return (written, Finish::Count);
+    }
+    loop {
+        let token = sampler.sample(&logits_of(&text));
+        if request.ends.contains(&token) {
+            return (written, Finish::End);
+        }
+        written.push(token);
+        text.push(token);
+        if written.len() == request.most {
+            return (written, Finish::Count);
+        }
+        if text.len() > context {
+            return (written, Finish::Context);
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Submit(Box<Request>),
+    Cancel(usize),
+    Steps(usize),
+}
+
+fn request() -> impl Strategy<Value = Request> {
+    let sampler = (0u64..5).prop_map(|seed| {
+        let warm = SamplerOptions { temperature: 0.7, top_k: 0, top_p: 1.0, min_p: 0.0, seed };
+        let greedy = Sampler::new(SamplerOptions::GREEDY);
+        match seed {
+            0 => greedy,
+            1 => greedy.with_penalties(Penalties { repeat: 1.5, frequency: 0.5, ..Penalties::NONE }),
+            2 => Sampler::new(warm).with_bias(vec![(3, 2.0), (7, -9.0)]),
+            _ => Sampler::new(warm),
+        }
+    });
+    // Many begin in the same way.
+    let own = proptest::collection::vec(0..VOCAB, 1..30);
+    let prompt =
+        (0usize..40, own).prop_map(|(common, own)| (0..common as u32).map(|i| i % 7).chain(own).collect());
+    let ends = proptest::collection::vec(0..VOCAB, 0..2);
+    (prompt, sampler, 0usize..50, ends, any::<bool>())
+        .prop_map(|(prompt, sampler, most, ends, reuse)| Request { prompt, sampler, most, ends, reuse })
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        3 => request().prop_map(|request| Op::Submit(request.into())),
+        1 => (0usize..20).prop_map(Op::Cancel),
+        3 => (1usize..12).prop_map(Op::Steps),
+    ]
+}
+
+proptest! {
+    /// Whatever comes and goes beside it, a request gets the text that it gets alone, and ends once; no page,
+    /// no sequence and no request is lost.
+    #[test]
+    fn a_request_gets_its_own_text(
+        pages in 1usize..20,
+        page in prop_oneof![Just(4usize), Just(16)],
+        least in proptest::option::of(1usize..17),
+        context in 20usize..120,
+        most in 1usize..40,
+        caches in any::<bool>(),
+        ops in proptest::collection::vec(op(), 1..40),
+    ) {
+        let scheduler = Scheduler::new(Model { pages, page, least, context, most, ..Model::default() }, 8);
+        let mut scheduler = if caches { scheduler.with_prefix_cache() } else { scheduler };
+        let mut reused: HashMap<RequestId, usize> = HashMap::new();
+        let mut requests: HashMap<RequestId, Request> = HashMap::new();
+        let mut order: Vec<RequestId> = vec![];
+        let mut found: HashMap<RequestId, (Vec<u32>, Option<Finish>)> = HashMap::new();
+        let mut run = |scheduler: &mut Scheduler<Model>, found: &mut HashMap<RequestId, (Vec<u32>, Option<Finish>)>| {
+            let Model { steps, chunks, .. } = scheduler.sequences();
+            let (before, chunks) = (steps.len(), *chunks);
+            for (id, event) in scheduler.step().unwrap() {
+                let (text, finish) = found.get_mut(&id).expect("an event of a request that is not there");
+                assert!(finish.is_none(), "an event after the end");
+                match event {
+                    Event::Admitted { reused: tokens } => drop(reused.insert(id, tokens)),
+                    Event::Reused { tokens } => {
+                        assert!(tokens > 0 && text.is_empty());
+                        *reused.get_mut(&id).expect("it is admitted") += tokens;
+                    }
+                    Event::Token(token) => text.push(token),
+                    Event::Finished(reason) => *finish = Some(reason),
+                }
+            }
+            assert!(scheduler.sequences().steps.len() <= before + 1);
+            assert!(scheduler.sequences().chunks <= chunks + 1);
+        };
+        for op in ops {
+            match op {
+                Op::Submit(request) => match scheduler.submit((*request).clone()) {
+                    Ok(id) => {
+                        order.push(id);
+                        found.insert(id, (vec![], None));
+                        requests.insert(id, *request);
+                    }
+                    // Those that were put back wait too.
+                    Err(Error::QueueFull { most: 8 }) => prop_assert!(scheduler.load().waiting >= 8),
+                    Err(Error::ContextFull { .. }) => prop_assert!(request.prompt.len() > context),
+                    Err(error) => prop_assert!(false, "{}", error),
+                },
+                Op::Cancel(number) if !order.is_empty() => {
+                    let id = order[number % order.len()];
+                    let there = found.get(&id).is_some_and(|(_, finish)| finish.is_none());
+                    prop_assert_eq!(scheduler.cancel(id).unwrap(), there);
+                    if there {
+                        found.remove(&id);
+                    }
+                }
+                Op::Cancel(_) => {}
+                Op::Steps(count) => (0..count).for_each(|_| run(&mut scheduler, &mut found)),
+            }
+        }
+        let mut steps = 0;
+        while scheduler.load().waiting + scheduler.load().running > 0 {
+            run(&mut scheduler, &mut found);
+            steps += 1;
+            prop_assert!(steps < 100_000, "no end: {:?}", scheduler.load());
+        }
+        prop_assert!(scheduler.sequences().texts.is_empty(), "sequences are lost");
+        prop_assert_eq!(scheduler.sequences().kept.len(), scheduler.load().cached_pages, "pages are lost");
+        prop_assert!(caches || scheduler.load().cached_pages == 0);
+        for (id, tokens) in &reused {
+            let Some(request) = requests.get(id) else { continue };
+            let most = request.prompt.len() + found.get(id).map_or(request.most, |(text, _)| text.len());
+            prop_assert!(*tokens < most && (caches && request.reuse || *tokens == 0), "{tokens} of {most}");
+        }
+        scheduler.forget();
+        prop_assert_eq!(scheduler.sequences().free_pages(), pages, "pages are lost");
+        for (id, (text, finish)) in &found {
+            let (whole, last) = wanted(&requests[id], (page, least), context);
+            match finish {
+                // All pages together hold less than the context.
+                Some(Finish::Context) if last != Finish::Context || text.len() < whole.len() => {
+                    prop_assert!(whole.starts_with(text));
+                    prop_assert!(requests[id].prompt.len() + text.len() >= pages * page, "ended too early");
+                }
+                finish => prop_assert_eq!((text, *finish), (&whole, Some(last))),
+            }
+        }
+    }
+}
+
+/// A request that came first is not overtaken for ever, and texts rotate.
+#[test]
+fn texts_take_turns() {
+    let model = Model { pages: 4000, page: 16, context: 400, most: 40, ..Model::default() };
+    let mut scheduler = Scheduler::new(model, 100);
+    for i in 0..40 {
+        let prompt = vec![i % VOCAB, 3];
+        let sampler = Sampler::new(SamplerOptions::GREEDY);
+        scheduler.submit(Request { prompt, sampler, most: 200, ends: vec![], reuse: true }).unwrap();
+    }
+    let mut written = HashMap::new();
+    for _ in 0..120 {
+        for (id, event) in scheduler.step().unwrap() {
+            if let Event::Token(_) = event {
+                *written.entry(id).or_insert(0) += 1;
+            }
+        }
+    }
+    let (least, most) = (written.values().min().unwrap(), written.values().max().unwrap());
+    assert_eq!(written.len(), 40);
+    assert!(most - least <= 6, "{least} to {most} tokens");
+    let steps = &scheduler.sequences().steps;
+    assert!(steps[10..].iter().all(|tokens| *tokens == 32), "columns are empty: {steps:?}");
+}
+
+#[test]
+fn requests_on_columns_get_the_texts_that_they_get_alone() {
+    let model = Craft::new("tiny-llama:q6_k").model().unwrap();
+    let request = |seed: u32| Request {
+        prompt: (0..20 + 90 * (seed % 3)).map(|i| (i * 31 + seed * 7) % 1024).collect(),
+        sampler: Sampler::new(match seed % 2 {
+            0 => SamplerOptions::GREEDY,
+            _ => SamplerOptions { temperature: 0.8, top_k: 40, top_p: 0.95, min_p: 0.0, seed: seed.into() },
+        }),
+        most: 6 + 3 * seed as usize,
+        ends: vec![],
+        reuse: true,
+    };
+    let run = |requests: &[u32], pages: usize| -> Vec<Vec<u32>> {
+        let options = ColumnsOptions::new(6, 2 * PAGE).with_pages(pages);
+        let columns = Columns::new(&device(), &model, &options).unwrap();
+        let mut scheduler = Scheduler::new(columns, 16);
+        let ids: Vec<RequestId> =
+            requests.iter().map(|seed| scheduler.submit(request(*seed)).unwrap()).collect();
+        let mut texts: HashMap<RequestId, Vec<u32>> = HashMap::new();
+        while scheduler.load().waiting + scheduler.load().running > 0 {
+            for (id, event) in scheduler.step().unwrap() {
+                match event {
+                    Event::Admitted { reused } => assert_eq!(reused, 0, "nothing is kept"),
+                    Event::Reused { .. } => panic!("nothing is kept"),
+                    Event::Token(token) => texts.entry(id).or_default().push(token),
+                    Event::Finished(finish) => assert_eq!(finish, Finish::Count),
+                }
+            }
+        }
+        assert_eq!((scheduler.sequences().free_pages(), scheduler.sequences().sequences()), (pages, 0));
+        ids.iter().map(|id| texts[id].clone()).collect()
+    };
+    let alone: Vec<Vec<u32>> = (0..5).flat_map(|seed| run(&[seed], 8)).collect();
+    // With pages for all, and for two at a time.
+    for pages in [8, 2] {
+        assert_eq!(run(&[0, 1, 2, 3, 4], pages), alone, "{pages} pages");
+    }
+}
+
+/// Prompts that arrive together are processed once, whatever they have in common.
+#[test]
+fn what_prompts_begin_with_is_processed_once() {
+    for (common, own) in [(100, 5), (64, 5), (64, 0), (200, 40)] {
+        let model = Model { pages: 400, page: 16, context: 400, most: 8, ..Model::default() };
+        let mut scheduler = Scheduler::new(model, 100).with_prefix_cache();
+        let prompt =
+            |i: u32| -> Vec<u32> { (0..common).chain((0..own).map(|n| n + i)).map(|n| n % VOCAB).collect() };
+        for i in 0..8 {
+            let sampler = Sampler::new(SamplerOptions::GREEDY);
+            let request = Request { prompt: prompt(i), sampler, most: 20, ends: vec![], reuse: true };
+            scheduler.submit(request).unwrap();
+        }
+        let mut reused = 0;
+        while scheduler.load().waiting + scheduler.load().running > 0 {
+            for (_, event) in scheduler.step().unwrap() {
+                if let Event::Admitted { reused: tokens } | Event::Reused { tokens } = event {
+                    reused += tokens;
+                }
+            }
+        }
+        let processed: usize = scheduler.sequences().steps.iter().sum();
+        let tokens = 8 * (common + own + 19) as usize;
+        assert_eq!(processed, tokens - reused);
+        // A step's free columns begin with the next prompt before the one before it ends.
+        let least = 7 * common as usize - 2 * 32;
+        assert!(reused >= least, "{reused} of {least}");
+    }
+}
+
+/// The events of a request that is alone: its text, and how many tokens it reused.
+fn alone(scheduler: &mut Scheduler<Columns>, prompt: &[u32], seed: u64, reuse: bool) -> (Vec<u32>, usize) {
+    let warm = SamplerOptions { temperature: 0.8, top_k: 40, top_p: 0.95, min_p: 0.0, seed };
+    let (prompt, sampler) = (prompt.to_vec(), Sampler::new(warm));
+    scheduler.submit(Request { prompt, sampler, most: 6, ends: vec![], reuse }).unwrap();
+    let (mut text, mut found) = (vec![], 0);
+    while scheduler.load().running + scheduler.load().waiting > 0 {
+        for (_, event) in scheduler.step().unwrap() {
+            match event {
+                Event::Admitted { reused: tokens } | Event::Reused { tokens } => found += tokens,
+                Event::Token(token) => text.push(token),
+                Event::Finished(finish) => assert_eq!(finish, Finish::Count),
+            }
+        }
+    }
+    (text, found)
+}
+
+#[test]
+fn a_prompt_that_begins_like_another_gets_the_same_text() {
+    let model = Craft::new("tiny-llama:q6_k").model().unwrap();
+    let columns = Columns::new(&device(), &model, &ColumnsOptions::new(2, 2 * PAGE)).unwrap();
+    let mut scheduler = Scheduler::new(columns, 4).with_prefix_cache();
+    let mut run = |prompt: &[u32], reuse: bool| alone(&mut scheduler, prompt, 3, reuse);
+    let first: Vec<u32> = (0..40).map(|i| (i * 31) % 1024).collect();
+    let (answer, reused) = run(&first, true);
+    assert_eq!(reused, 0);
+    let second = [&first[..], &answer, &[9, 8, 7]].concat();
+    let (text, reused) = run(&second, false);
+    assert_eq!(reused, 0);
+    // All but the last token of the prompt.
+    assert_eq!(run(&second, true), (text.clone(), second.len() - 1));
+    // What both have in common, with a page that is not full.
+    let third = [&second[..20], &[1, 2, 3]].concat();
+    assert_eq!(run(&third, true), (run(&third, false).0, 20));
+    assert_eq!(run(&second, true).0, text, "the first one's pages have changed");
+}
+
+/// Whole pages, with what follows them, and one position less or more.
+#[test]
+fn pages_that_are_shared_change_no_bit() {
+    let model = Craft::new("tiny-llama:q6_k").model().unwrap();
+    for kv in CacheType::ALL {
+        let options = ColumnsOptions::new(2, 3 * PAGE).with_cache(kv);
+        let mut plain = Scheduler::new(Columns::new(&device(), &model, &options).unwrap(), 4);
+        let columns = Columns::new(&device(), &model, &options).unwrap();
+        let mut caching = Scheduler::new(columns, 4).with_prefix_cache();
+        let base: Vec<u32> = (0..2 * PAGE as u32).map(|i| (i * 37 + i / 7) % 1024).collect();
+        alone(&mut caching, &base[..PAGE + 20], 1, true);
+        for (seed, common) in [(1, PAGE - 1), (2, PAGE), (3, PAGE + 1), (4, PAGE + 20)] {
+            let prompt = [&base[..common], &[5, 6, 7]].concat();
+            let (text, reused) = alone(&mut caching, &prompt, seed, true);
+            // A page is not copied for a token.
+            assert_eq!(reused, if common == PAGE + 1 { PAGE } else { common }, "{common} of {kv:?}");
+            assert_eq!(alone(&mut plain, &prompt, seed, true), (text, 0), "{common} of {kv:?}");
+        }
+        let pages = options.pages - caching.sequences().free_pages();
+        assert_eq!(pages, caching.load().cached_pages);
+        caching.forget();
+        assert_eq!(caching.sequences().free_pages(), options.pages);
+    }
+}
+
+/// Prompts that arrive together, with pages for all and for two of them, get the texts that they get alone.
+#[test]
+fn prompts_that_arrive_together_share_their_beginning() {
+    let model = Craft::new("tiny-llama:q6_k").model().unwrap();
+    let prompts: Vec<Vec<u32>> =
+        (0..4).map(|own| (0..PAGE as u32 + 30).map(|i| i % 61).chain([own, 9, own]).collect()).collect();
+    let options = ColumnsOptions::new(4, 2 * PAGE);
+    let mut plain = Scheduler::new(Columns::new(&device(), &model, &options).unwrap(), 8);
+    let texts: Vec<Vec<u32>> = prompts.iter().map(|prompt| alone(&mut plain, prompt, 3, false).0).collect();
+    for pages in [8, 4, 2] {
+        let columns = Columns::new(&device(), &model, &options.with_pages(pages)).unwrap();
+        let mut scheduler = Scheduler::new(columns, 8).with_prefix_cache();
+        let warm = SamplerOptions { temperature: 0.8, top_k: 40, top_p: 0.95, min_p: 0.0, seed: 3 };
+        let submit = |prompt: &Vec<u32>| {
+            let (prompt, sampler) = (prompt.clone(), Sampler::new(warm));
+            scheduler.submit(Request { prompt, sampler, most: 6, ends: vec![], reuse: true }).unwrap()
+        };
+        let ids: Vec<RequestId> = prompts.iter().map(submit).collect();
+        let (mut found, mut reused): (HashMap<RequestId, Vec<u32>>, usize) = Default::default();
+        while scheduler.load().waiting + scheduler.load().running > 0 {
+            for (id, event) in scheduler.step().unwrap() {
+                match event {
+                    Event::Admitted { reused: tokens } | Event::Reused { tokens } => reused += tokens,
+                    Event::Token(token) => found.entry(id).or_default().push(token),
+                    Event::Finished(finish) => assert_eq!(finish, Finish::Count),
+                }
+            }
+        }
+        for (id, text) in ids.iter().zip(&texts) {
+            assert_eq!(&found[id], text, "{pages} pages");
+        }
+        assert!(reused >= 2 * PAGE, "{reused} tokens with {pages} pages");
+        scheduler.forget();
+        assert_eq!((scheduler.sequences().free_pages(), scheduler.sequences().sequences()), (pages, 0));
+    }
+}

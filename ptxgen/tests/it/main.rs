@@ -1,0 +1,5 @@
+//! Tests of the crate, one module per subject.
+
+mod alignment;
+mod compiler;
+mod golden;

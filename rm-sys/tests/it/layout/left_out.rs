@@ -1,0 +1,63 @@
+//! Entries of the ABI table that the crate leaves out.
+
+/// Families of numbers and bit fields, by the start of their names, that a compute client does not use. To
+/// add one back, write its `#define`s to `include/`, its bit fields to `src/bits.rs`, and take it from this
+/// list.
+pub const LEFT_OUT: &[&str] = &[
+    // Old names of the status words.
+    "NVOS_STATUS_",
+    // Methods of the host engine that only privileged channels may send: TLB maintenance, access counters,
+    // compression tags.
+    "NVC86F_MEM_OP_A_TLB_",
+    "NVC86F_MEM_OP_B_OPERATION_",
+    "NVC86F_MEM_OP_B_TLB_",
+    "NVC86F_MEM_OP_C_ACCESS_COUNTER_",
+    "NVC86F_MEM_OP_C_TLB_",
+    "NVC86F_MEM_OP_D_ACCESS_COUNTER_",
+    "NVC86F_MEM_OP_D_MMU_",
+    "NVC86F_MEM_OP_D_OPERATION_ACCESS_COUNTER_",
+    "NVC86F_MEM_OP_D_OPERATION_L2_CLEAN_COMPTAGS",
+    "NVC86F_MEM_OP_D_OPERATION_MMU_",
+    "NVC86F_MEM_OP_D_TLB_",
+    // Memory of displays, frame buffers and depth buffers.
+    "NVOS02_FLAGS_ALLOC_NISO_DISPLAY",
+    "NVOS32_ALLOC_FLAGS_BANK_",
+    "NVOS32_ALLOC_FLAGS_NO_SCANOUT",
+    "NVOS32_ALLOC_FLAGS_PITCH_",
+    "NVOS32_ALLOC_FLAGS_TURBO_CIPHER_",
+    "NVOS32_ALLOC_FLAGS_ZCULL_",
+    "NVOS32_ATTR2_ISO",
+    "NVOS32_ATTR2_NISO_DISPLAY",
+    "NVOS32_ATTR2_PREFER_2C",
+    "NVOS32_ATTR2_USE_SCANOUT_CARVEOUT",
+    "NVOS32_ATTR_AA_SAMPLES",
+    "NVOS32_ATTR_COLOR_PACKING",
+    "NVOS32_ATTR_COMPR_COVG",
+    "NVOS32_ATTR_DEPTH",
+    "NVOS32_ATTR_ZCULL",
+    "NVOS32_ATTR_ZS_PACKING",
+    "NVOS32_ATTR_Z_TYPE",
+    "NVOS32_TYPE_CURSOR",
+    "NVOS32_TYPE_DEPTH",
+    "NVOS32_TYPE_FONT",
+    "NVOS32_TYPE_PRIMARY",
+    "NVOS32_TYPE_STENCIL",
+    "NVOS32_TYPE_TEXTURE",
+    "NVOS32_TYPE_VIDEO",
+    "NVOS32_TYPE_ZCULL",
+    "NV_MAX_HEADS",
+    // Properties of the graphics pipeline and of hardware before Turing.
+    "NV2080_CTRL_FB_INFO_INDEX_OVERLAY_",
+    "NV2080_CTRL_FB_INFO_INDEX_SMOOTHDISP_",
+    "NV2080_CTRL_FB_INFO_INDEX_TILE_REGION_",
+    "NV2080_CTRL_FB_INFO_INDEX_TRAINIG_",
+    "NV2080_CTRL_FB_INFO_INDEX_VISTA_",
+    "NV2080_CTRL_GR_INFO_INDEX_DUMMY",
+    "NV2080_CTRL_GR_INFO_INDEX_GEOM_",
+    "NV2080_CTRL_GR_INFO_INDEX_GFX_",
+    "NV2080_CTRL_GR_INFO_INDEX_MAXCLIPS",
+    "NV2080_CTRL_GR_INFO_INDEX_MIN_ATTRS_",
+    "NV2080_CTRL_GR_INFO_INDEX_SWIZZLE_",
+    "NV2080_CTRL_GR_INFO_INDEX_VERTEX_",
+    "NV2080_CTRL_GR_INFO_INDEX_VPE_",
+];

@@ -1,0 +1,3 @@
+//! Tests of the crate, one module per subject.
+
+mod layout;

@@ -1,0 +1,12 @@
+//! The SM interpreter through its public interface.
+
+pub mod asm;
+mod bulk;
+mod checks;
+mod cubin;
+mod faults;
+mod golden;
+mod guest;
+mod kernels;
+mod waiting;
+mod warpgroup;
