@@ -213,7 +213,7 @@ fn numbers_lie_in_a_buffer_as_in_memory_and_a_count_that_does_not_fit_is_refused
     let mut words = [[7_i8; 2]; 2];
     buffer.read_slice(8, &mut words).unwrap();
     assert_eq!(words, [[8, 7], [0, 0]]);
-    assert_eq!(buffer.read_vec::<u64>(64, 0).unwrap(), []);
+    assert_eq!(buffer.read_vec::<u64>(64, 0).unwrap(), [] as [u64; 0]);
     for (offset, count) in [(0, 17), (4, 16), (u64::MAX, 1), (0, usize::MAX), (0, usize::MAX / 4 + 2)] {
         let refused = buffer.read_vec::<f32>(offset, count).unwrap_err();
         assert!(

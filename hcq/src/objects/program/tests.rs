@@ -10,7 +10,6 @@ use crate::objects::shared::Shared;
 use crate::observer::Unobserved;
 use crate::options::DeviceOptions;
 use crate::shape::LaunchConfig;
-use crate::shape::LaunchConfig;
 
 const VECADD_87: &[u8] = include_bytes!("../../../tests/data/01_vecadd.sm_87.cubin");
 const VECADD_90: &[u8] = include_bytes!("../../../tests/data/01_vecadd.sm_90.cubin");
