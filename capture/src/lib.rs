@@ -1,14 +1,12 @@
 #![doc = include_str!("../README.md")]
 //!
 //! # Layers
-//! A module names only modules of smaller numbers.
+//! A folder or file names only what stands below it, or beside it in one direction.
 //!
 //! ```text
-//! 0 limits maps mark ring uploads
-//! 1 record requests scanner
-//! 2 reader
-//! 3 process
-//! 4 watcher
+//! watch   process watcher                        # a process that is watched, from its first request
+//! reader  reader scanner uploads                 # rings and pushbuffers, read
+//! values  limits maps mark record requests ring  # what is read, and how much
 //! ```
 
 mod limits;

@@ -17,27 +17,17 @@
 //! ```
 //!
 //! # Layers
+//! A folder or file names only what stands below it, or beside it in one direction.
+//!
 //! ```text
-//! 0   demangle hex known_lines markup report size
-//! 1   characteristics cubin doctor fat_binary gpfifo kernel_log page_table queue_metadata::description saved source symbolic
-//! 2   device disassembly lint queue_metadata::comparison physical_dump process_map pushbuffer
-//! 3   address_map queue_metadata trace
-//! 4   fault::host fault::sm
-//! 5   fault::causes fault::mmu
-//! 6   fault::message fault::repeats fault::suspects
-//! 7   fault::report
-//! 8   fault::advice fault::front_end fault::incident fault::marks
-//! 9   fault::blame fault::chip fault::page fault::records
-//! 10  fault::explain
-//! 11  fault provoke session
-//! 12  bringup::outcome bringup::process bringup::settings
-//! 13  bringup::llm_demo
-//! 14  bringup::rig
-//! 15  bringup::client bringup::kernels bringup::plan
-//! 16  bringup::report bringup::steps
-//! 17  bringup::bundle bringup::figures
-//! 18  bringup
-//! 19  cmd
+//! program    cmd                               # the subcommands of the program
+//! steps      bringup                           # the first hour with a machine
+//! faults     fault provoke saved session       # faults explained, made, kept, found in a log
+//! processes  address_map process_map trace     # what a process maps and calls
+//! work       gpfifo pushbuffer queue_metadata  # what a channel is sent
+//! machines   characteristics device doctor kernel_log page_table physical_dump  # what a machine reports
+//! code       cubin disassembly fat_binary lint source symbolic  # machine code and where it came from
+//! text       demangle hex known_lines markup report size  # how things are written
 //! ```
 
 #![deny(unsafe_code)]

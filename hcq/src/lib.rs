@@ -48,14 +48,14 @@
 //! A folder or file names only what stands below it, or beside it in one direction.
 //!
 //! ```text
-//! devices     device queue sim sys  # what a program opens: devices, queues, graphs
+//! devices     device queue sim sys  # devices, queues and graphs, which a program opens
 //! objects     objects               # buffers, programs, arguments, and what all of them share
 //! programs    fault launch program  # code in GPU memory, descriptors of its launches, its faults
 //! submission  submission            # commands, rings, channels, and when work has completed
-//! memory      core memory observer  # mapped memory, the state of a device under every object, who is told of both
+//! memory      core memory observer  # mapped memory, the core of a device, who is told of accesses
 //! driver      backend process       # the seam: nvgpu, rm, the software ga10b
-//! errors      error info options    # errors, what a GPU is, how it is opened
-//! values      address cubin errno profile serial shape sync tegra  # numbers, files, locks
+//! errors      error info options    # errors, facts of a GPU, settings
+//! values      address constant_bank cubin errno profile serial shape sync tegra  # formats, numbers, locks
 //! circle: error error::memory error::open: an error is the cause of another
 //! ```
 
@@ -80,6 +80,7 @@ macro_rules! images {
 
 mod address;
 mod backend;
+mod constant_bank;
 mod core;
 pub mod cubin;
 mod device;

@@ -5,17 +5,15 @@
 //! figure.
 //!
 //! # Layers
+//! A folder or file names only what stands below it, or beside it in one direction.
+//!
 //! ```text
-//! 0 cli::speculation cli::values memory outcome progress saved serve::job serve::metrics serve::stops shapes
-//! 0 terminal text_file
-//! 1 cli::options cli::sampling grammar report serve::openai::answer serve::openai::error serve::scheduler
-//! 2 cli::commands serve::access serve::batch serve::openai::fields serve::serial session
-//! 3 checker cli serve::openai::messages speculation
-//! 4 serve::openai::request
-//! 5 serve::openai
-//! 6 serve::app
-//! 7 serve
-//! 8 commands
+//! commands  commands                     # a file for each subcommand
+//! opening   checker session speculation  # what a command works with
+//! server    serve                        # the HTTP server
+//! texts     grammar report               # forms that a text must have; facts beside figures
+//! line      cli                          # the command line
+//! parts     memory outcome progress saved shapes terminal text_file  # files, the terminal, sizes
 //! ```
 
 mod checker;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::gguf::types::GgmlType;
+use crate::tensor_type::GgmlType;
 
 /// Shorthand for results of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -57,47 +57,17 @@
 //! - a tokenizer or a sampler: [`tokenizer`], [`sampler`]; templates of conversations: [`chat`]
 //!
 //! # Layers
+//! A folder or file names only what stands below it, or beside it in one direction.
+//!
 //! ```text
-//!  0 bounded spans sampler::adjust sampler::arithmetic sampler::constraint gguf::types gguf::value
-//!  0 tokenizer::alphabet tokenizer::split model::architecture
-//!  1 error gguf::layout sampler
-//!  2 gguf::parse gguf::write decoder
-//!  3 gguf
-//!  4 chat::methods quant tokenizer::keys tokenizer::sentencepiece tokenizer::token_type model::values
-//!  5 tokenizer::byte_level model::window model::yarn
-//!  6 tokenizer model::config
-//!  7 model::keys model::tensors cache chat::template generate kernels::activation
-//!  8 model chat::conversation kernels::cache kernels::committed kernels::format kernels::heads
-//!  8 kernels::inverse_root kernels::limits kernels::links kernels::rotation kernels::state
-//!  9 chat embedded reference synthesize kernels::pack kernels::repack kernels::operations kernels::prompt kernels::sample::weigh
-//!  9 kernels::stream::layout kernels::stream::record kernels::stream::share kernels::stream::sync
-//!  9 kernels::stream::variant
-//! 10 compare kernels::columns kernels::layers kernels::sample::select kernels::stream::block kernels::stream::task
-//! 10 session
-//! 11 kernels::sample::rank kernels::mixture
-//! 11 kernels::stream::head_norm kernels::stream::input kernels::stream::operands kernels::stream::producer
-//! 11 kernels::stream::results kernels::stream::rows
-//! 12 kernels::sample::kernel kernels::stream::cached kernels::stream::products
-//! 13 kernels::stream::far kernels::stream::layer_norm kernels::stream::near kernels::stream::numbers
-//! 14 kernels::stream::attend
-//! 15 kernels::stream::kernel
-//! 16 kernels::choices kernels::recipe
-//! 17 kernels tuning::compile tuning::entry
-//! 18 tuning::store
-//! 19 tuning engine::order
-//! 20 engine::launch engine::matrix engine::times engine::options engine::programs
-//! 21 engine::cache engine::layers engine::plan engine::state
-//! 22 engine::memory
-//! 23 engine::operations engine::stream
-//! 24 engine::diagnosis engine::timed
-//! 25 engine::prompt
-//! 26 engine::columns engine::decode
-//! 27 engine::footprint engine::occupancy engine::profile engine::session engine::trace
-//! 28 engine
-//! 29 schedule search::meter search::outcome speculate
-//! 30 search::bench
-//! 31 search::gemm search::matvec
-//! 32 search
+//! uses     schedule search speculate        # continuous batching, drafts, the search for fast shapes
+//! engine   engine                           # a model on a device, and its steps
+//! kernels  kernels tuning                   # the kernels, their shapes, the cubins that have them
+//! texts    chat generate session            # conversations, the loop over tokens, texts in files
+//! models   cache compare embedded model reference synthesize  # models, and the same on the CPU
+//! tokens   decoder sampler tokenizer        # tokens of a text, logits, the choice of the next
+//! files    gguf quant                       # the container and its values
+//! values   bounded error spans tensor_type  # errors, names, types of tensors
 //! ```
 
 pub mod bounded;
@@ -121,6 +91,7 @@ pub mod session;
 pub mod spans;
 pub mod speculate;
 pub mod synthesize;
+mod tensor_type;
 pub mod tokenizer;
 pub mod tuning;
 

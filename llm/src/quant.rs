@@ -8,7 +8,7 @@ use half::{bf16, f16};
 
 use crate::error::{Error, Result};
 use crate::gguf::TensorView;
-use crate::gguf::types::GgmlType;
+use crate::tensor_type::GgmlType;
 
 /// Turns one block of bytes into its values.
 pub type BlockDecoder = fn(&[u8], &mut [f32]);

@@ -1,14 +1,12 @@
 #![doc = include_str!("../README.md")]
 //!
 //! # Layers
-//! A module names only modules of smaller numbers.
+//! A folder or file names only what stands below it, or beside it in one direction.
 //!
 //! ```text
-//! 0 names qmd_version
-//! 1 field sm class::number fault::driver fault::front_end fault::host fault::mmu fault::sm
-//! 2 cubin_target class::method fault::hww_esr
-//! 3 class::c76f class::c7b5 class::c7c0 class::c86f class::c8b5 class::cbc0 fault
-//! 4 class
+//! tables  class fault                  # methods of classes, codes of faults
+//! chips   cubin_target qmd_version sm  # SM versions and what follows from them
+//! names   field names                  # fields of words, tables of names
 //! ```
 
 #![no_std]

@@ -1,13 +1,12 @@
 #![doc = include_str!("../README.md")]
 //!
 //! # Layers
-//! A module names only modules of smaller numbers.
+//! A folder or file names only what stands below it, or beside it in one direction.
 //!
 //! ```text
-//! 0 bindings
-//! 1 sys overlay
-//! 2 ioctl
-//! 3 requests query layer
+//! requests  layer overlay query requests  # requests with their types, and what one asks of a device
+//! calls     ioctl sys                     # system calls
+//! data      bindings                      # structs and numbers
 //! ```
 
 #[allow(

@@ -2,13 +2,10 @@
 //!
 //! # Layers
 //! ```text
-//! 0  alignment target ty
-//! 1  error layout reg
-//! 2  pointer ptxas
-//! 3  builder
-//! 4  address matrix mbarrier memory module ops warp warpgroup
-//! 5  manifest policy
-//! 6  async_copy bulk_copy cache
+//! compiler    cache manifest ptxas  # kernels compiled, and kept
+//! operations  address async_copy bulk_copy matrix mbarrier memory ops policy warp warpgroup  # instructions
+//! builder     builder module        # kernels and modules as they grow
+//! values      alignment error layout pointer reg target ty  # registers, types, targets
 //! ```
 #![forbid(unsafe_code)]
 

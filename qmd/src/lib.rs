@@ -1,19 +1,14 @@
 #![doc = include_str!("../README.md")]
 //!
 //! # Layers
-//! A module names only modules of smaller numbers.
+//! A folder or file names only what stands below it, or beside it in one direction.
 //!
 //! ```text
-//! 0 version reduction sked
-//! 1 target table::field
-//! 2 error table::layout
-//! 3 table::v03::fields table::v04::fields
-//! 4 table::v03 table::v04
-//! 5 table
-//! 6 image
-//! 7 cache constant_buffer dependent latch release display
-//! 8 decode launch
-//! 9 problem occupancy
+//! launch  decode launch occupancy problem  # a launch to a QMD, and back
+//! parts   cache constant_buffer dependent display latch release  # groups of fields
+//! image   image                            # the bytes of a QMD
+//! table   error table                      # fields of each version, and errors
+//! values  reduction sked target version    # versions and codes
 //! ```
 
 #![forbid(unsafe_code)]

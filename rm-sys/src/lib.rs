@@ -1,11 +1,11 @@
 #![doc = include_str!("../README.md")]
 //!
 //! # Layers
-//! A module names only modules of smaller numbers.
+//! A folder or file names only what stands below it, or beside it in one direction.
 //!
 //! ```text
-//! 0 bindings bits version
-//! 1 status requests
+//! requests  requests status        # requests with their types, and their answers
+//! data      bindings bits version  # structs, numbers, releases
 //! ```
 
 /// Defaults of structs whose arrays are too long for `derive(Default)`: all zero.

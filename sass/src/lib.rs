@@ -2,21 +2,13 @@
 //!
 //! # Layers
 //! ```text
-//! 0  arch number opcode operand registers word
-//! 1  error operands special
-//! 2  control printer
-//! 3  table::address table::item
-//! 4  table::fields table::row
-//! 5  print table::control table::convert table::graphics table::half table::integer table::matrix table::memory
-//! 6  table::float table::uniform
-//! 7  table
-//! 8  instruction
-//! 9  listing memory
-//! 10 effects lint::unit
-//! 11 lint::step
-//! 12 lint::flow lint::pending
-//! 13 lint::search lint::timing
-//! 14 lint
+//! lint         effects lint            # waits that are missing
+//! listing      listing memory          # listings, and what instructions access
+//! instruction  instruction print       # one instruction and its text
+//! table        table                   # rows: one for each form of an instruction
+//! printing     control printer         # control codes and operands as text
+//! operands     error operands special  # operands, errors, special registers
+//! words        arch number opcode operand registers word  # bits and names
 //! ```
 #![forbid(unsafe_code)]
 

@@ -13,22 +13,9 @@
 //!
 //! # Layers
 //! ```text
-//! 0  conformance::cubins conformance::noise conformance::tolerance fuzz::corpus fuzz::guest fuzz::mutate
-//! 0  fuzz::target harness output
-//! 1  bench::table fuzz::decoders fuzz::machine fuzz::machine_code fuzz::runner kernels
-//! 2  bench conformance::case fuzz::ioctls fuzz::loader fuzz::logs fuzz::page_tables fuzz::program
-//! 3  bench::copies bench::launches conformance::drive conformance::report conformance::runner
-//! 4  conformance::model_kernels conformance::program conformance::random
-//! 5  conformance::convergence conformance::corpus conformance::edges conformance::exchange
-//! 5  conformance::links conformance::matrix conformance::mufu conformance::suite
-//! 6  conformance::sweep conformance::warpgroup
-//! 7  conformance::programs
-//! 8  conformance fuzz
-//! 9  copies faults graphs launches links memory ordering queues random_programs soak::injector soak::plan
-//! 9  windows
-//! 10 soak::one_process
-//! 11 soak::failures soak::processes
-//! 12 soak
+//! programs  links random_programs soak  # programs that use other tests
+//! subjects  bench conformance copies faults fuzz graphs launches memory ordering queues windows  # tests
+//! harness   harness kernels output      # what tests share
 //! ```
 
 pub mod bench;

@@ -1,11 +1,13 @@
-//! Each crate's modules stand in layers: the picture in its `lib.rs` says which, and this test compares the
-//! picture with the code.
+//! The folders of a crate are its layers: a picture says in which layer each stands, and this test compares
+//! the picture with the code.
 //!
 //! A program of its own: it is wanted after each change, and links nothing of the workspace.
 //!
-//! The picture is the first code block under `# Layers` in the crate's documentation. A line is a number and
-//! the modules of that layer; a module names only modules of smaller numbers. `allowed: from -> to: why` is
-//! an exception. Within an entry, files must not name each other in a circle, but for `circle: one two: why`.
+//! The picture is the first code block under `# Layers` in the documentation of `lib.rs`. A line is a layer,
+//! from the top down: its name, the folders and files in it, and after a `#` what they are for; an indented
+//! line goes on with the one above. A folder or file names only what stands in lower layers; within a layer
+//! some may name others, in no circle. A folder may have such a picture in its `mod.rs` too. Files of a crate
+//! name each other in no circle either, but for a line `circle: one two: why`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,6 +20,9 @@ type Module = Vec<String>;
 
 /// Longest file that is written by hand, in lines.
 const LONGEST_FILE: usize = 600;
+
+/// Most layers of a crate or a folder.
+const MOST_LAYERS: usize = 8;
 
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace's folder").to_owned()
@@ -53,59 +58,107 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The picture of a crate: the layer of each module, and the exceptions.
-#[derive(Debug, Default)]
+/// The picture of a crate or of one of its folders.
+#[derive(Debug)]
 struct Picture {
-    layers: BTreeMap<Module, usize>,
-    allowed: BTreeSet<(Module, Module)>,
+    /// The folder; empty for a crate.
+    folder: Module,
+    /// Names of the layers, from the top down.
+    names: Vec<String>,
+    /// The layer of each folder and file.
+    layers: BTreeMap<String, usize>,
+    /// Files that may name each other in a circle.
     circles: BTreeSet<BTreeSet<Module>>,
-}
-
-fn module(text: &str) -> Module {
-    text.split("::").map(str::to_owned).collect()
 }
 
 impl Picture {
     /// `None` without a picture; an error names a line that cannot be read.
-    fn parse(lib: &str) -> Result<Option<Self>, String> {
-        let docs = lib.lines().filter_map(|l| l.strip_prefix("//!")).map(str::trim);
-        let mut lines = docs.skip_while(|l| *l != "# Layers").skip_while(|l| !l.starts_with("```")).skip(1);
-        let mut picture = Self::default();
-        for line in lines.by_ref().take_while(|l| !l.starts_with("```")) {
-            if let Some(exception) = line.strip_prefix("allowed:") {
-                let mut parts = exception.splitn(2, "->");
-                let from = parts.next().unwrap_or_default().trim();
-                let (to, why) = parts.next().and_then(|p| p.split_once(": ")).ok_or(line)?;
-                if why.trim().is_empty() {
-                    return Err(format!("an exception without a reason: {line}"));
-                }
-                picture.allowed.insert((module(from), module(to.trim())));
-                continue;
-            }
+    fn parse(folder: &Module, text: &str) -> Result<Option<Self>, String> {
+        let docs =
+            text.lines().filter_map(|l| l.strip_prefix("//!")).map(|l| l.strip_prefix(' ').unwrap_or(l));
+        let lines = docs.skip_while(|l| *l != "# Layers").skip_while(|l| !l.starts_with("```")).skip(1);
+        let mut picture = Self {
+            folder: folder.clone(),
+            names: Vec::new(),
+            layers: BTreeMap::new(),
+            circles: BTreeSet::new(),
+        };
+        for line in lines.take_while(|l| !l.starts_with("```")) {
             if let Some(circle) = line.strip_prefix("circle:") {
                 let (files, why) = circle.split_once(": ").ok_or(line)?;
                 if why.trim().is_empty() {
                     return Err(format!("a circle without a reason: {line}"));
                 }
+                let module = |file: &str| file.split("::").map(str::to_owned).collect();
                 picture.circles.insert(files.split_whitespace().map(module).collect());
                 continue;
             }
-            let mut words = line.split_whitespace();
-            let Some(number) = words.next() else { continue };
-            let layer = number.parse().map_err(|_| format!("not a layer: {line}"))?;
+            let (entries, purpose) = line.split_once('#').unwrap_or((line, ""));
+            let mut words = entries.split_whitespace();
+            if !line.starts_with(' ') {
+                let name = words.next().ok_or("an empty line in the picture")?.to_owned();
+                if purpose.trim().is_empty() {
+                    return Err(format!("the layer {name} does not say what it is for"));
+                }
+                picture.names.push(name);
+            }
+            let layer = picture.names.len().checked_sub(1).ok_or_else(|| format!("of no layer: {line}"))?;
             for word in words {
-                if picture.layers.insert(module(word), layer).is_some() {
+                if picture.layers.insert(word.to_owned(), layer).is_some() {
                     return Err(format!("{word} stands in two layers"));
                 }
             }
         }
+        if picture.names.len() > MOST_LAYERS {
+            return Err(format!("{} layers", picture.names.len()));
+        }
         Ok((!picture.layers.is_empty()).then_some(picture))
     }
 
-    /// The entry that `module` belongs to: itself or the nearest module around it.
-    fn entry(&self, module: &[String]) -> Option<Module> {
-        (1..=module.len()).rev().map(|len| module[..len].to_vec()).find(|m| self.layers.contains_key(m))
+    /// The folder or file of the picture that `path` leads to.
+    fn entry<'a>(&self, path: &'a [String]) -> Option<&'a String> {
+        path.strip_prefix(self.folder.as_slice())?.first()
     }
+
+    /// The differences between the picture and the code, whose files name the paths of `arrows`.
+    fn complaints(&self, arrows: &BTreeMap<Module, BTreeSet<Module>>) -> Vec<String> {
+        let mut complaints = Vec::new();
+        let found: BTreeSet<&String> = arrows.keys().filter_map(|file| self.entry(file)).collect();
+        let drawn: BTreeSet<&String> = self.layers.keys().collect();
+        let whole = |entry: &String| [self.folder.as_slice(), &[entry.clone()]].concat().join("::");
+        let missing = found.difference(&drawn).map(|entry| format!("{} stands in no layer", whole(entry)));
+        complaints.extend(missing);
+        let gone = drawn.difference(&found);
+        complaints
+            .extend(gone.map(|entry| format!("{} is in the picture and not in the code", whole(entry))));
+        let mut beside = BTreeMap::<Module, BTreeSet<Module>>::new();
+        for (file, paths) in arrows {
+            let Some(from) = self.entry(file) else { continue };
+            let Some(&layer) = self.layers.get(from) else { continue };
+            let beside = beside.entry(vec![from.clone()]).or_default();
+            for path in paths.iter().filter(|path| path.starts_with(&self.folder)) {
+                let (file, name) = (file.join("::"), path.join("::"));
+                let Some((to, &below)) = self.entry(path).and_then(|to| self.layers.get_key_value(to)) else {
+                    complaints.push(format!("{file} names crate::{name}, which stands in no layer"));
+                    continue;
+                };
+                if below < layer {
+                    let (layer, above) = (&self.names[layer], &self.names[below]);
+                    complaints.push(format!("{file} names crate::{name}: from {layer} up to {above}"));
+                } else if below == layer && to != from {
+                    beside.insert(vec![to.clone()]);
+                }
+            }
+        }
+        complaints
+            .extend(circles(&beside).iter().map(|circle| format!("a circle of folders: {}", words(circle))));
+        complaints
+    }
+}
+
+/// The names of modules, in one line.
+fn words(modules: &BTreeSet<Module>) -> String {
+    modules.iter().map(|module| module.join("::")).collect::<Vec<_>>().join(" ")
 }
 
 /// Paths that a file names, as absolute module paths followed by the item's name.
@@ -245,69 +298,42 @@ fn complaints(folder: &Path) -> Vec<String> {
     let src = folder.join("src");
     let root = ["lib.rs", "main.rs"].into_iter().map(|f| src.join(f)).find(|f| f.exists());
     let Some(root) = root else { return vec!["no lib.rs and no main.rs".to_owned()] };
-    let picture = match Picture::parse(&fs::read_to_string(&root).unwrap()) {
-        Ok(Some(picture)) => picture,
-        Ok(None) => return vec!["no picture of the layers in lib.rs".to_owned()],
-        Err(problem) => return vec![problem],
+    let (mut complaints, mut pictures, mut arrows) = (Vec::new(), Vec::new(), BTreeMap::new());
+    let mut draw = |folder: &Module, text: &str| match Picture::parse(folder, text) {
+        Ok(Some(picture)) => pictures.push(picture),
+        Ok(None) if folder.is_empty() => complaints.push("no picture of the layers in lib.rs".to_owned()),
+        Ok(None) => {}
+        Err(problem) => complaints.push([folder.join("::"), problem].join(" ").trim().to_owned()),
     };
-    let mut complaints = Vec::new();
-    let (mut used, mut arrows) = (BTreeSet::new(), BTreeMap::new());
+    draw(&Vec::new(), &fs::read_to_string(&root).unwrap());
+    // Modules that are more than tests: each is declared, and so is what it stands in.
+    let mut declared = BTreeSet::new();
     for file in sources(&src) {
         let module = module_of(&src, &file);
-        let root_file = file == root;
-        let tests = module.iter().any(|n| n == "tests");
-        if root_file || tests || module.first().is_some_and(|n| n == "bin" || n == "main") {
+        let text = fs::read_to_string(&file).unwrap();
+        let tokens: TokenStream = text.parse().unwrap();
+        let children = children(tokens.clone());
+        if file.parent() == Some(&src) && (file.ends_with("lib.rs") || file.ends_with("main.rs")) {
+            declared.extend(children.into_iter().map(|name| vec![name]));
             continue;
         }
-        let tokens: TokenStream = fs::read_to_string(&file).unwrap().parse().unwrap();
-        let children = children(tokens.clone());
+        declared.extend(children.iter().map(|name| [module.as_slice(), &[name.clone()]].concat()));
+        draw(&module, &text);
         let mut paths = Paths { module: &module, found: BTreeSet::new() };
         paths.scan(tokens, &children);
-        let paths = paths.found;
-        let Some(from) = picture.entry(&module) else {
-            arrows.insert(module.clone(), BTreeSet::new());
-            // The table of contents of a folder whose modules stand in layers of their own.
-            let listed = picture.layers.keys().any(|k| k.starts_with(&module));
-            if !listed {
-                complaints.push(format!("{} stands in no layer", module.join("::")));
-            }
-            continue;
-        };
-        for path in &paths {
-            let name = || format!("{} names crate::{}", module.join("::"), path.join("::"));
-            let Some(to) = picture.entry(path) else {
-                complaints.push(format!("{}, which stands in no layer", name()));
-                continue;
-            };
-            if to == from || picture.layers[&to] < picture.layers[&from] {
-                continue;
-            }
-            let exception = (from.clone(), to.clone());
-            if picture.allowed.contains(&exception) {
-                used.insert(exception);
-            } else {
-                let (up, down) = (picture.layers[&to], picture.layers[&from]);
-                complaints.push(format!("{}: from layer {down} to layer {up}", name()));
-            }
-        }
-        arrows.insert(module, paths);
+        let found = paths.found;
+        arrows.insert(module, found);
     }
-    for (from, to) in picture.allowed.difference(&used) {
-        complaints.push(format!("{} -> {} is allowed and not used", from.join("::"), to.join("::")));
-    }
-    for entry in picture.layers.keys().filter(|e| !arrows.contains_key(*e)) {
-        complaints.push(format!("{} is in the picture and not in the code", entry.join("::")));
-    }
-    let found = circles(&arrows);
-    let words = |files: &BTreeSet<Module>| files.iter().map(|f| f.join("::")).collect::<Vec<_>>().join(" ");
-    complaints.extend(found.difference(&picture.circles).map(|c| format!("a circle: {}", words(c))));
-    complaints
-        .extend(picture.circles.difference(&found).map(|c| format!("no circle any more: {}", words(c))));
+    arrows.retain(|module, _| (1..=module.len()).all(|len| declared.contains(&module[..len])));
+    complaints.extend(pictures.iter().flat_map(|picture| picture.complaints(&arrows)));
+    let (found, allowed) = (circles(&arrows), pictures.into_iter().flat_map(|p| p.circles).collect());
+    complaints.extend(found.difference(&allowed).map(|c| format!("a circle of files: {}", words(c))));
+    complaints.extend(allowed.difference(&found).map(|c| format!("no circle any more: {}", words(c))));
     complaints
 }
 
 #[test]
-fn modules_name_only_modules_of_lower_layers() {
+fn folders_name_only_folders_of_lower_layers() {
     let mut complaints = Vec::new();
     for name in crates() {
         complaints
@@ -346,37 +372,98 @@ fn no_file_grows_past_what_a_reader_holds() {
     assert!(long.is_empty(), "{}", long.join("\n"));
 }
 
+/// A crate of two layers, `upper` above `lower`, with a folder `lower/room` that has a picture of its own.
+struct Planted(tempfile::TempDir);
+
+impl Planted {
+    const PICTURE: &str = "upper  a top  # on top\nlower  room  # below\n       ground\n";
+
+    fn new() -> Self {
+        let planted = Self(tempfile::tempdir().unwrap());
+        planted.draw(Self::PICTURE);
+        planted.write(
+            "a.rs",
+            "use crate::room::{self, b::{B, C}};\n#[cfg(test)] mod tests { use crate::top::T; }",
+        );
+        planted.write("ground.rs", "pub struct G;");
+        planted.write(
+            "room/mod.rs",
+            "//! # Layers\n//! ```text\n//! high b # high\n//! low c # low\n//! ```\npub mod b;\npub mod c;\npub use b::B;",
+        );
+        planted
+            .write("room/b.rs", "pub struct B; pub struct C; fn f() { super::c::one(); crate::ground::G; }");
+        planted.write("room/c.rs", "pub fn one() -> u8 { 1 }");
+        planted.write("top.rs", "pub struct T(crate::a::A);");
+        planted
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let file = self.0.path().join("src").join(name);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+    }
+
+    fn draw(&self, picture: &str) {
+        let lines: String = picture.lines().map(|line| format!("//! {line}\n")).collect();
+        self.write("lib.rs", &format!("//! A crate.\n//! # Layers\n//! ```text\n{lines}//! ```\nmod a; mod ground; mod room; mod top;"));
+    }
+
+    #[track_caller]
+    fn gives(&self, expected: &[&str]) {
+        assert_eq!(complaints(self.0.path()), expected);
+    }
+}
+
 #[test]
 fn an_arrow_upwards_is_found() {
-    let folder = tempfile::tempdir().unwrap();
-    let src = folder.path().join("src");
-    fs::create_dir_all(src.join("room")).unwrap();
-    let write = |name: &str, text: &str| fs::write(src.join(name), text).unwrap();
-    let lib = |layers: &str| {
-        write("lib.rs", &format!("//! A crate.\n//! # Layers\n//! ```text\n{layers}//! ```\nmod a;"))
+    Planted::new().gives(&[]);
+    let planted = Planted::new();
+    planted.draw("upper  room top ground # on top\nlower  a # below\n");
+    planted.gives(&[
+        "a names crate::room: from lower up to upper",
+        "a names crate::room::b::B: from lower up to upper",
+        "a names crate::room::b::C: from lower up to upper",
+    ]);
+    let planted = Planted::new();
+    planted.write("room/deep/d.rs", "fn f() { crate::top::T; }");
+    planted.write("room/deep/mod.rs", "mod d;");
+    planted.write("room/mod.rs", "mod b; mod c; mod deep;");
+    planted.gives(&["room::deep::d names crate::top::T: from lower up to upper"]);
+    let planted = Planted::new();
+    planted.write("room/c.rs", "pub use super::b::f; pub use super::B; pub fn one() -> u8 { 1 }");
+    planted.gives(&[
+        "room::c names crate::room::B, which stands in no layer",
+        "room::c names crate::room::b::f: from low up to high",
+        "a circle of files: room::b room::c",
+    ]);
+}
+
+#[test]
+fn a_circle_within_a_layer_is_found() {
+    let planted = Planted::new();
+    planted.write("ground.rs", "use crate::room::c::one; pub struct G;");
+    planted.gives(&["a circle of folders: ground room"]);
+    planted.write("ground.rs", "use crate::room::b::B; pub struct G;");
+    planted.gives(&["a circle of folders: ground room", "a circle of files: ground room::b"]);
+    planted.draw(&format!("{}circle: ground room::b: they are one thing\n", Planted::PICTURE));
+    planted.gives(&["a circle of folders: ground room"]);
+    planted.write("ground.rs", "pub struct G;");
+    planted.gives(&["no circle any more: ground room::b"]);
+}
+
+#[test]
+fn a_picture_that_is_not_the_code_is_refused() {
+    let picture = |text: &str, expected: &[&str]| {
+        let planted = Planted::new();
+        planted.draw(text);
+        planted.gives(expected);
     };
-    write("a.rs", "use crate::room::{self, b::{B, C}};\n#[cfg(test)] mod tests { use crate::top::T; }");
-    write("room/mod.rs", "pub mod b;\npub mod c;\npub use b::B;");
-    write("room/b.rs", "pub struct B; pub struct C; fn f() { println!(\"{}\", super::c::one()); }");
-    write("room/c.rs", "pub fn one() -> u8 { 1 }");
-    write("top.rs", "pub struct T(crate::a::A);");
-    lib("//! 0 room::c\n//! 1 room::b\n//! 2 room\n//! 3 a\n//! 4 top\n");
-    assert_eq!(complaints(folder.path()), Vec::<String>::new());
-    lib("//! 0 room::b\n//! 1 room::c\n//! 2 room a\n//! 3 top\n");
-    let found = complaints(folder.path());
-    assert_eq!(found.len(), 2, "{found:?}");
-    assert!(found[0].starts_with("a names crate::room: from layer 2 to layer 2"), "{found:?}");
-    assert!(found[1].starts_with("room::b names crate::room::c::one: from layer 0 to layer 1"), "{found:?}");
-    lib(
-        "//! 0 room::b\n//! 1 room::c\n//! 2 room\n//! 3 a\n//! 4 top\n//! allowed: room::b -> room::c: why not\n",
-    );
-    assert_eq!(complaints(folder.path()), Vec::<String>::new());
-    lib("//! 0 room\n//! 3 a\n//! allowed: a -> room: nothing needs it\n");
-    let found = complaints(folder.path());
-    assert_eq!(found, ["top stands in no layer", "a -> room is allowed and not used"]);
-    write("room/c.rs", "use super::b::B; pub fn one() -> u8 { 1 }");
-    lib("//! 0 room\n//! 3 a\n//! 4 top\n");
-    assert_eq!(complaints(folder.path()), ["a circle: room::b room::c"]);
-    lib("//! 0 room\n//! 3 a\n//! 4 top\n//! circle: room::b room::c: they are one thing\n");
-    assert_eq!(complaints(folder.path()), Vec::<String>::new());
+    picture("upper  a # on top\nlower  room ground # below\n", &["top stands in no layer"]);
+    let more = format!("{}bottom  cellar # nothing\n", Planted::PICTURE);
+    picture(&more, &["cellar is in the picture and not in the code"]);
+    picture("", &["no picture of the layers in lib.rs"]);
+    picture("upper  a # on top\nlower  room a # below\n", &["a stands in two layers"]);
+    picture("upper  a top # on top\nlower  room ground\n", &["the layer lower does not say what it is for"]);
+    let many: String = ('a'..='i').map(|name| format!("{name} {name} # a layer\n")).collect();
+    picture(&many, &["9 layers"]);
 }

@@ -16,9 +16,9 @@
 //!
 //! # Layers
 //! ```text
-//! 0 original
-//! 1 watch
-//! 2 calls
+//! calls     calls     # the functions that are interposed
+//! watch     watch     # the watcher of this process
+//! original  original  # the functions of the C library
 //! ```
 
 mod calls;

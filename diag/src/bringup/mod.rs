@@ -12,6 +12,14 @@
 //!
 //! Steps 2 to 10 send requests to nvgpu themselves, so that they show which of them a machine answers in
 //! another way. The others go through `hcq`.
+//!
+//! # Layers
+//! ```text
+//! file   bundle figures  # the file that is left, and the figures in it
+//! run    report steps    # the steps, and what came of them
+//! plan   plan rig        # which steps there are, and what they work with
+//! parts  client kernels llm_demo outcome process settings  # requests, processes, outcomes
+//! ```
 
 pub mod bundle;
 mod client;

@@ -1,4 +1,13 @@
 //! Faults: from log lines and registers to what happened, where, to which instruction, why, and what to try.
+//!
+//! # Layers
+//! ```text
+//! explanation  explain                             # an incident to its report
+//! verdicts     advice blame chip records suspects  # what failed first, why, and what to try
+//! report       marks page report                   # the report, as text, page and picture
+//! lines        front_end incident message repeats  # lines of the log that belong together
+//! registers    causes host mmu sm                  # what registers and codes say
+//! ```
 
 mod advice;
 mod blame;

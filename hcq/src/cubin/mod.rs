@@ -17,8 +17,10 @@ pub(crate) mod error;
 pub(crate) mod file;
 pub(crate) mod image;
 pub(crate) mod lines;
+pub(crate) mod loader;
 pub(crate) mod reference;
 pub(crate) mod resources;
+pub(crate) mod stack;
 
 pub use error::CubinError;
 pub use file::{File, Function, Section};

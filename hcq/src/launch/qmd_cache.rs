@@ -4,10 +4,10 @@
 use std::sync::{Arc, Weak};
 
 use crate::address::GpuVa;
+use crate::constant_bank::{set_grid, set_grid_id};
 use crate::core::Core;
 use crate::error::{Error, LaunchError};
 use crate::info::Info;
-use crate::launch::constant_bank::{set_grid, set_grid_id};
 use crate::launch::target::LaunchTarget;
 use crate::memory::manager::Piece;
 use crate::program::image::Image;

@@ -2,8 +2,8 @@
 
 use crate::address::GpuVa;
 use crate::backend::Backend;
+use crate::constant_bank::{BankContext, BankLayout};
 use crate::error::{Error, OpenError};
-use crate::launch::constant_bank::{BankContext, BankLayout};
 
 /// The tables of a device.
 #[derive(Clone, Copy, Debug)]

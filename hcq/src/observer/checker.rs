@@ -12,11 +12,11 @@ use ga10b_sim::{
 };
 
 use crate::address::GpuVa;
+use crate::constant_bank::STACK_START;
+use crate::cubin::loader::{Cubin, SectionKind};
 use crate::cubin::{File, SourceLine};
-use crate::launch::constant_bank::STACK_START;
 use crate::observer::quarantine::Quarantine;
 use crate::observer::{Observer, Spacing, Unobserved};
-use crate::program::loader::{Cubin, SectionKind};
 use crate::sync::lock;
 
 /// Unused bytes after a small piece, and unmapped ones after a mapping. A stride past them is not noticed.

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use crate::address::GpuVa;
-use crate::program::loader::Cubin;
+use crate::cubin::loader::Cubin;
 
 #[cfg(feature = "sim")]
 pub(crate) mod checker;

@@ -5,9 +5,9 @@ use std::sync::{Arc, OnceLock};
 
 use crate::address::GpuVa;
 use crate::backend::ChannelId;
+use crate::cubin::loader::{Cubin, KernelInfo};
 use crate::error::Error;
 use crate::memory::manager::Piece;
-use crate::program::loader::{Cubin, KernelInfo};
 use crate::submission::limbo::{Keep, Limbo};
 use crate::submission::uses::Uses;
 

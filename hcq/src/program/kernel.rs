@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::address::GpuVa;
+use crate::cubin::loader::KernelInfo;
 use crate::error::Error;
 use crate::program::image::Image;
-use crate::program::loader::KernelInfo;
 use crate::program::occupancy::Occupancy;
 use crate::program::scratch;
 use crate::shape::LaunchConfig;

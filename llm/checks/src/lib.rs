@@ -7,10 +7,10 @@
 //!
 //! # Layers
 //! ```text
-//! 0  drive model_files steps
-//! 1  column_steps weights
-//! 2  architectures attentions caches column_kernels columns decode mixtures products
-//! 3  built_in
+//! all     built_in                                # the checks of this crate, by name
+//! checks  architectures attentions caches column_kernels columns decode mixtures products  # a subject each
+//! steps   column_steps model_files steps weights  # inputs of the checks
+//! drive   drive                                   # one program on both models
 //! ```
 
 mod architectures;

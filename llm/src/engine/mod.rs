@@ -9,6 +9,16 @@
 //! of many tokens).
 //!
 //! [`Columns`] are the other engine: several sequences, whose steps read the weights together.
+//!
+//! # Layers
+//! ```text
+//! facts      footprint occupancy profile session trace  # what is known and kept of an engine
+//! engines    columns decode                            # a batch; one sequence
+//! lowerings  diagnosis operations prompt stream        # from the list of a layer to launches
+//! memory     cache layers memory state                 # a model and a sequence in device memory
+//! launches   launch options plan programs timed times  # kernels, launches and their time
+//! weights    matrix order                              # matrices in device memory
+//! ```
 
 pub(crate) mod cache;
 mod columns;

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::gguf::types::GgmlType;
 use crate::gguf::value::Value;
+use crate::tensor_type::GgmlType;
 
 /// Four bytes at the start of every file.
 pub(super) const MAGIC: [u8; 4] = *b"GGUF";

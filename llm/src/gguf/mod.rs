@@ -6,7 +6,6 @@
 mod fingerprint;
 mod layout;
 mod parse;
-pub(crate) mod types;
 pub(crate) mod value;
 pub(crate) mod write;
 
@@ -16,9 +15,9 @@ use std::fmt;
 use std::path::Path;
 use std::sync::OnceLock;
 
+pub use crate::tensor_type::GgmlType;
 pub use fingerprint::Fingerprint;
 pub use layout::TensorInfo;
-pub use types::GgmlType;
 pub use value::{Array, Value};
 pub use write::{TensorWriter, Writer};
 

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::error::{Error, Result};
 use crate::gguf::layout::{DEFAULT_ALIGNMENT, Layout, MAGIC, TensorInfo};
-use crate::gguf::types::GgmlType;
 use crate::gguf::value::{Array, Value, with_value_types};
+use crate::tensor_type::GgmlType;
 
 /// Deepest nesting of arrays that is read; files in use have one level.
 const MAX_NESTING: usize = 4;

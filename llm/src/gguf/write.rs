@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 
 use crate::gguf::layout::{DEFAULT_ALIGNMENT, MAGIC};
-use crate::gguf::types::GgmlType;
 use crate::gguf::value::{Array, Value, with_value_types};
+use crate::tensor_type::GgmlType;
 
 /// Collects metadata and tensor table.
 ///

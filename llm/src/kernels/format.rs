@@ -14,7 +14,7 @@
 use half::f16;
 use ptxgen::{Cache, Global, Kernel, Multiple, Pointer, Pred, Reg, Space};
 
-use crate::gguf::types::GgmlType;
+use crate::tensor_type::GgmlType;
 
 /// A tensor type that kernels can multiply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -8,6 +8,15 @@
 //!
 //! `cargo run -p ga10b-llm --example build_kernels` compiles the committed cubins again (it needs a `ptxas`);
 //! a test fails when they no longer match the PTX.
+//!
+//! # Layers
+//! ```text
+//! shapes   choices recipe                   # shapes that differ from the default, and their cubins
+//! more     columns layers mixture           # a batch, operations of some architectures, experts
+//! ways     operations prompt sample stream  # a token, a prompt, the choice, a step in one launch
+//! weights  committed pack repack            # cubins of this crate, weights as kernels read them
+//! parts    activation cache format heads inverse_root limits links rotation state  # what kernels share
+//! ```
 
 pub(crate) mod activation;
 pub mod cache;

@@ -12,11 +12,11 @@
 
 use half::f16;
 
-use crate::gguf::types::GgmlType;
 use crate::quant::{
     dequantize, iq4_nl_quants, iq4_xs_quants, iq4_xs_scales, mxfp4_quants, mxfp4_scale, q3_k_quants,
     q3_k_scales, q5_0_quants,
 };
+use crate::tensor_type::GgmlType;
 
 /// The type in which values of type `ty` are on the device.
 pub const fn stored_as(ty: GgmlType) -> GgmlType {

@@ -2,11 +2,11 @@
 
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
-use crate::gguf::types::GgmlType;
 use crate::model::architecture::{Architecture, Caps, Norm, Rotation};
 use crate::model::values::{check, positive, required, same_size, size, size_or};
 use crate::model::window::Window;
 use crate::model::yarn::Yarn;
+use crate::tensor_type::GgmlType;
 
 /// Shape and constants of a model.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,7 +7,7 @@ use half::{bf16, f16};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
-use crate::gguf::types::GgmlType;
+use crate::tensor_type::GgmlType;
 
 /// Standard deviation of uniform integers of 16 values, and of 32.
 const SD_16: f32 = 4.61;

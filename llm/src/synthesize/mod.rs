@@ -18,13 +18,13 @@ use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
-use crate::gguf::types::GgmlType;
 use crate::gguf::value::{Array, Value};
 use crate::gguf::write::{TensorWriter, Writer};
 use crate::model::Model;
 use crate::model::architecture::{Norm, Rotation};
 use crate::model::config::Config;
 use crate::model::tensors;
+use crate::tensor_type::GgmlType;
 
 /// The choice of tensor types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

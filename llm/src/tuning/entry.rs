@@ -6,7 +6,6 @@ use std::time::SystemTime;
 use hcq::Info;
 use serde::{Deserialize, Serialize};
 
-use crate::gguf::types::GgmlType;
 use crate::kernels::choices::Product;
 use crate::kernels::format::Format;
 use crate::kernels::operations::matvec::{self, Epilogue};
@@ -15,6 +14,7 @@ use crate::kernels::prompt::tile::{ProductTile, TokensProduct};
 use crate::kernels::recipe::Recipe;
 use crate::model::Model;
 use crate::model::config::Config;
+use crate::tensor_type::GgmlType;
 
 /// The GPU that a result is for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

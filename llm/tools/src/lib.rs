@@ -14,8 +14,8 @@
 //!
 //! # Layers
 //! ```text
-//! 0 agreement bandwidth batched bench energy first_token power roofline trace
-//! 1 chips counted measured
+//! chips  chips counted measured  # figures of chips, counted and measured
+//! tools  agreement bandwidth batched bench energy first_token power roofline trace  # observations of runs
 //! ```
 
 pub mod agreement;

@@ -1,13 +1,15 @@
 //! The whole machine: driver state, memory, GPU.
 
+use crate::caller::user_memory::UserMemory;
+use crate::caller::visitor::visitor;
 use crate::clock::Clock;
 use crate::config::SimConfig;
-use crate::doorbells::Doorbells;
 use crate::dram::{Backing, Dram, PAGE};
 use crate::driver::address_space::space::AddressSpace;
 use crate::driver::channel::{Channel, Channels};
 use crate::driver::descriptor::{FileKey, borrow};
 use crate::driver::dmabuf::{BufferFacts, DmaBuf};
+use crate::driver::doorbells::Doorbells;
 use crate::driver::files::{FileTable, Object};
 use crate::driver::known_buffers::KnownBuffers;
 use crate::driver::late_faults::LateFaults;
@@ -28,9 +30,7 @@ use crate::gpu::units::Units;
 use crate::ids::{IdPool, Order};
 use crate::order::ledger::Ledger;
 use crate::own_thread::is_gpu_thread;
-use crate::user_memory::UserMemory;
 use crate::violations::{Consequence, Violations};
-use crate::visit::visitor::visitor;
 use crate::what_if::WhatIf;
 use nix::errno::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

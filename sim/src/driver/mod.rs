@@ -1,9 +1,21 @@
 //! The drivers: nvgpu and nvmap.
+//!
+//! # Layers
+//! ```text
+//! nodes     nodes                           # requests of each device node
+//! faults    interrupts recovery             # what the GPU reports, and what is stopped for it
+//! machine   doorbells machine               # the whole: state of the driver, memory, GPU
+//! files     files session                   # what descriptors are open on
+//! channels  channel subcontexts tsg unbind  # channels and groups, and their end
+//! memory    address_space dmabuf heaps known_buffers mappings nvmap  # buffers, and where they are mapped
+//! parts     descriptor event late_faults log notifier  # small things that the others hold
+//! ```
 
 pub(crate) mod address_space;
 pub(crate) mod channel;
 pub(crate) mod descriptor;
 pub(crate) mod dmabuf;
+pub(crate) mod doorbells;
 pub(crate) mod event;
 pub(crate) mod files;
 pub(crate) mod heaps;

@@ -1,4 +1,14 @@
 //! The GPU: what happens from the doorbell on. Nothing in here knows of the driver.
+//!
+//! # Layers
+//! ```text
+//! host      device engine host_scheduler pbdma  # fetches and schedules the work of channels
+//! methods   compute_scheduler methods           # launches, copies, semaphores
+//! channels  context flight front interrupts submissions units  # state of channels, units that they share
+//! memory    gmmu instance memory semaphore syncpoint userd usermode  # address spaces, words in memory
+//! words     chip classes counters exception pushbuffer session  # facts and formats
+//! sm        sm                                  # streaming multiprocessors, usable alone
+//! ```
 
 pub(crate) mod chip;
 pub(crate) mod classes;

@@ -1,10 +1,10 @@
 //! The side of the process that has the machine.
 
+use crate::caller::message::{Message, address, answer, as_fd, kind, limit_waits, peer, receive, send};
+use crate::caller::visitor::{Visitor, serving};
 use crate::driver::machine::Machine;
 use crate::driver::nodes::dispatch;
 use crate::own_thread::mark_own_thread;
-use crate::visit::message::{Message, address, answer, as_fd, kind, limit_waits, peer, receive, send};
-use crate::visit::visitor::{Visitor, serving};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::socket::{

@@ -7,6 +7,4 @@
 //! for that; both sides must belong to one user.
 
 pub(crate) mod host;
-mod message;
 pub(crate) mod remote;
-pub(crate) mod visitor;

@@ -1,9 +1,9 @@
 //! The side of the visiting process.
 
-use crate::user_memory::UserMemory;
-use crate::visit::message::{
+use crate::caller::message::{
     Head, LIMIT, Message, address, answer, ask, kind, limit_waits, peer, receive, send,
 };
+use crate::caller::user_memory::UserMemory;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollTimeout};

@@ -6,8 +6,8 @@
 //!
 //! # Layers
 //! ```text
-//! 0  skip
-//! 1  nvdisasm
+//! oracles  nvdisasm  # NVIDIA's disassembler
+//! skip     skip      # the report of an oracle that is missing
 //! ```
 
 mod nvdisasm;

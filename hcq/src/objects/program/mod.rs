@@ -4,14 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::backend::MemoryKind;
+use crate::constant_bank::BankLayout;
 use crate::cubin::error::CubinError;
+use crate::cubin::loader::Cubin;
 use crate::error::{Error, ProgramError};
-use crate::launch::constant_bank::BankLayout;
 use crate::objects::shared::Shared;
 use crate::program::image::Image;
 use crate::program::images::{Images, runs_on};
 use crate::program::kernel::Kernel;
-use crate::program::loader::Cubin;
 
 #[cfg(test)]
 mod tests;

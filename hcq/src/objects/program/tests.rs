@@ -5,10 +5,10 @@ use qmd::Target;
 
 use super::*;
 use crate::backend::tests::Books;
+use crate::cubin::loader::KernelInfo;
 use crate::objects::shared::Shared;
 use crate::observer::Unobserved;
 use crate::options::DeviceOptions;
-use crate::program::loader::KernelInfo;
 use crate::shape::LaunchConfig;
 
 const VECADD_87: &[u8] = include_bytes!("../../../tests/data/01_vecadd.sm_87.cubin");

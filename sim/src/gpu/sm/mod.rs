@@ -7,6 +7,18 @@
 //! - [`Launch`] is what to run, [`Memory`] what it can access, [`Config`] in which order.
 //! - [`Executor`] runs it, and caches lowered programs for the next launch.
 //! - [`Counters`] or a [`Fault`] are the result.
+//!
+//! # Layers
+//! ```text
+//! run          executor grid worker     # blocks of a launch on threads of this machine
+//! check        check                    # mistakes of a kernel, found while it runs
+//! translation  bound translate          # machine code to a lowered program
+//! operations   ops                      # what each instruction does
+//! lowering     code lower micro_op      # the lowered program
+//! warps        barrier block core warp  # blocks, their warps, the state of one that runs
+//! launch       constants environment fault launch order target tlb  # one launch and the memory that it sees
+//! values       code_map counters guest l2 lanes mbarrier slots soft  # registers, numbers, counts
+//! ```
 
 #![allow(clippy::needless_range_loop, reason = "loops over lanes index several arrays by the lane")]
 

@@ -1,6 +1,6 @@
 //! The process that sent a request: its memory and its descriptors.
 
-use crate::visit::message::{Head, LIMIT, ask, kind};
+use crate::caller::message::{Head, LIMIT, ask, kind};
 use nix::errno::Errno;
 use std::cell::RefCell;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,7 +16,7 @@ pub(crate) fn visitor() -> Option<Rc<Visitor>> {
 }
 
 /// Runs `f`, which serves a request of `visitor`.
-pub(super) fn serving<R>(visitor: &Rc<Visitor>, f: impl FnOnce() -> R) -> R {
+pub(crate) fn serving<R>(visitor: &Rc<Visitor>, f: impl FnOnce() -> R) -> R {
     VISITOR.set(Some(Rc::clone(visitor)));
     let result = f();
     VISITOR.set(None);
@@ -26,7 +26,7 @@ pub(super) fn serving<R>(visitor: &Rc<Visitor>, f: impl FnOnce() -> R) -> R {
 /// A process that queries the machine.
 #[derive(Debug)]
 pub(crate) struct Visitor {
-    pub(super) socket: OwnedFd,
+    pub(crate) socket: OwnedFd,
 }
 
 impl Visitor {

@@ -4,7 +4,7 @@
 //! itself, through a memfd, so no access of ours can fault. While a visitor from another process is served,
 //! addresses are that process's.
 
-use crate::visit::visitor::visitor;
+use crate::caller::visitor::visitor;
 use nix::errno::Errno;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::fs::File;

@@ -12,12 +12,12 @@ use nix::sys::time::TimeVal;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Most bytes that travel in one message.
-pub(super) const LIMIT: usize = 64 << 10;
+pub(crate) const LIMIT: usize = 64 << 10;
 /// Time that one side waits for the other, in seconds.
-pub(super) const PATIENCE: i64 = 10;
+pub(crate) const PATIENCE: i64 = 10;
 
 /// Kinds of messages.
-pub(super) mod kind {
+pub(crate) mod kind {
     /// To the host: opens a node; the path follows.
     pub const OPEN: u32 = 1;
     /// To the host: asks for the name of the file of the descriptor that comes along.
@@ -37,25 +37,25 @@ pub(super) mod kind {
 /// The head of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub(super) struct Head {
-    pub(super) kind: u32,
+pub(crate) struct Head {
+    pub(crate) kind: u32,
     /// A request or a descriptor.
-    pub(super) number: u32,
-    pub(super) address: u64,
-    pub(super) len: u64,
+    pub(crate) number: u32,
+    pub(crate) address: u64,
+    pub(crate) len: u64,
     /// Result of a call, negative for an errno.
-    pub(super) result: i64,
+    pub(crate) result: i64,
 }
 
 /// A message as it arrives.
-pub(super) struct Message {
-    pub(super) head: Head,
-    pub(super) content: Vec<u8>,
-    pub(super) fd: Option<OwnedFd>,
+pub(crate) struct Message {
+    pub(crate) head: Head,
+    pub(crate) content: Vec<u8>,
+    pub(crate) fd: Option<OwnedFd>,
 }
 
 impl Message {
-    pub(super) fn result(&self) -> Result<i32, Errno> {
+    pub(crate) fn result(&self) -> Result<i32, Errno> {
         match i32::try_from(self.head.result) {
             Ok(errno @ ..0) => Err(Errno::from_raw(-errno)),
             Ok(value) => Ok(value),
@@ -64,28 +64,28 @@ impl Message {
     }
 }
 
-pub(super) fn answer(result: Result<i32, Errno>) -> Head {
+pub(crate) fn answer(result: Result<i32, Errno>) -> Head {
     let result = result.map_or_else(|errno| -i64::from(errno as i32), i64::from);
     Head { kind: kind::DONE, result, ..Head::default() }
 }
 
 /// The name of a process's machine, in the namespace of sockets without files.
-pub(super) fn address(pid: u32) -> Result<UnixAddr, Errno> {
+pub(crate) fn address(pid: u32) -> Result<UnixAddr, Errno> {
     UnixAddr::new_abstract(format!("nvgpu-sim.{pid}").as_bytes())
 }
 
 /// The process at the other end.
-pub(super) fn peer(socket: BorrowedFd<'_>) -> Result<UnixCredentials, Errno> {
+pub(crate) fn peer(socket: BorrowedFd<'_>) -> Result<UnixCredentials, Errno> {
     getsockopt(&socket, sockopt::PeerCredentials)
 }
 
-pub(super) fn limit_waits(socket: BorrowedFd<'_>) -> Result<(), Errno> {
+pub(crate) fn limit_waits(socket: BorrowedFd<'_>) -> Result<(), Errno> {
     let patience = TimeVal::new(PATIENCE, 0);
     setsockopt(&socket, sockopt::ReceiveTimeout, &patience)?;
     setsockopt(&socket, sockopt::SendTimeout, &patience)
 }
 
-pub(super) fn send(
+pub(crate) fn send(
     socket: BorrowedFd<'_>,
     head: Head,
     content: &[u8],
@@ -102,7 +102,7 @@ pub(super) fn send(
 }
 
 /// The next message; `None` when the other side is gone.
-pub(super) fn receive(socket: BorrowedFd<'_>) -> Result<Option<Message>, Errno> {
+pub(crate) fn receive(socket: BorrowedFd<'_>) -> Result<Option<Message>, Errno> {
     let mut head = Head::default();
     let mut content = vec![0; LIMIT];
     let mut control = nix::cmsg_space!([i32; 1]);
@@ -130,7 +130,7 @@ pub(super) fn receive(socket: BorrowedFd<'_>) -> Result<Option<Message>, Errno> 
 }
 
 /// Sends a message, and waits for the next one in return.
-pub(super) fn ask(
+pub(crate) fn ask(
     socket: BorrowedFd<'_>,
     head: Head,
     content: &[u8],
@@ -140,6 +140,6 @@ pub(super) fn ask(
     receive(socket)?.ok_or(Errno::ECONNRESET)
 }
 
-pub(super) fn as_fd(fd: &Option<OwnedFd>) -> Result<BorrowedFd<'_>, Errno> {
+pub(crate) fn as_fd(fd: &Option<OwnedFd>) -> Result<BorrowedFd<'_>, Errno> {
     fd.as_ref().map(AsFd::as_fd).ok_or(Errno::EBADF)
 }

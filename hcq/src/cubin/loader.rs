@@ -8,7 +8,7 @@ use goblin::elf::section_header::SHF_ALLOC;
 
 use crate::cubin::error::CubinError;
 use crate::cubin::file::{File, Function, Section, constant_bank};
-use crate::program::stack;
+use crate::cubin::stack;
 
 /// Memory that must be mapped after the last instruction: instruction prefetch runs past the end.
 const CODE_TAIL: u64 = 4096;
