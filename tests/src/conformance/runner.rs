@@ -76,7 +76,7 @@ impl Runner {
         let mut buffers = Vec::new();
         for content in &case.buffers {
             let buffer = self.device.alloc(4 * content.len() as u64)?;
-            buffer.write_slice(0, &content)?;
+            buffer.write_slice(0, content)?;
             buffers.push(buffer);
         }
         let args = |launch: &[Arg]| {
