@@ -24,18 +24,12 @@ impl Default for Limits {
 impl Limits {
     /// Entries of one channel.
     pub const ENTRIES: &str = "NVDIAG_CAPTURE_ENTRIES";
-    /// Microseconds between two readings of `GP_PUT`.
-    pub const INTERVAL: &str = "NVDIAG_CAPTURE_INTERVAL_US";
 
-    /// The default, changed by those environment variables that are set to a number.
+    /// The default, with as many entries as the environment variable says, if it is a number.
     #[must_use]
     pub fn from_env() -> Self {
-        let number = |name| std::env::var(name).ok().and_then(|value| value.parse().ok());
+        let entries = std::env::var(Self::ENTRIES).ok().and_then(|value| value.parse().ok());
         let default = Self::default();
-        Self {
-            entries: number(Self::ENTRIES).unwrap_or(default.entries),
-            interval: number(Self::INTERVAL).map_or(default.interval, Duration::from_micros),
-            ..default
-        }
+        Self { entries: entries.unwrap_or(default.entries), ..default }
     }
 }

@@ -10,8 +10,7 @@
 //! New entries are reported to the tracer of the process by a `prctl` that no kernel knows; without a tracer
 //! nothing happens. A forked child is not followed until it executes another program.
 //!
-//! Environment: `NVDIAG_CAPTURE_INTERVAL_US` (time between two readings), `NVDIAG_CAPTURE_ENTRIES` (entries
-//! of a channel that are read). With `NVGPU_SIM_SUBMISSIONS`, libnvgpu_sim.so reports what its own channels
+//! Environment: `NVDIAG_CAPTURE_ENTRIES` (entries of a channel that are read). With `NVGPU_SIM_SUBMISSIONS`, libnvgpu_sim.so reports what its own channels
 //! fetch, and this library nothing.
 //!
 //! # Layers

@@ -30,20 +30,9 @@ pub struct Args {
     /// Compare two QMDs field by field; exits with 1 if they differ.
     #[arg(long, conflicts_with = "hex")]
     diff: bool,
-    /// The layout, instead of what the version fields say.
-    #[arg(long, value_name = "VERSION")]
-    layout: Option<Layout>,
     /// Show the bytes too.
     #[arg(long)]
     hex: bool,
-}
-
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Layout {
-    /// v3.0, Ampere.
-    V3,
-    /// v4.0, Hopper.
-    V4,
 }
 
 impl Args {
@@ -56,7 +45,7 @@ impl Args {
             }
             (true, [first, .., second] | [first @ second], offsets) => {
                 let places = [(first, offsets[0]), (second, offsets[offsets.len() - 1])];
-                let [first, second] = places.map(|(file, offset)| self.read(file, offset));
+                let [first, second] = places.map(|(file, offset)| read(file, offset));
                 let names = places.map(|(file, offset)| match offset {
                     0 => file.display().to_string(),
                     _ => format!("{} at {offset:#x}", file.display()),
@@ -67,7 +56,7 @@ impl Args {
             (false, _, [_, _]) => bail!("--offset is given twice without --diff"),
             _ => {}
         }
-        let metadata = self.read(&self.files[0], self.offset[0])?;
+        let metadata = read(&self.files[0], self.offset[0])?;
         if self.hex && !json {
             for (i, line) in metadata.image.as_bytes().chunks(16).enumerate() {
                 let words: Vec<String> = line
@@ -79,18 +68,14 @@ impl Args {
         }
         show(&metadata, json, out)
     }
+}
 
-    fn read(&self, file: &Path, offset: u64) -> anyhow::Result<Metadata> {
-        let dump = read_input(file)?;
-        let name = file.display();
-        let bytes = usize::try_from(offset).ok().and_then(|at| dump.get(at..)).with_context(|| {
-            format!("{name} has {} bytes, offset {offset:#x} is past its end", dump.len())
-        })?;
-        let metadata = match self.layout {
-            None => Metadata::read(bytes),
-            Some(Layout::V3) => Metadata::read_as(qmd::Version::V03, bytes),
-            Some(Layout::V4) => Metadata::read_as(qmd::Version::V04, bytes),
-        };
-        metadata.with_context(|| format!("no QMD at offset {offset:#x} of {name}"))
-    }
+fn read(file: &Path, offset: u64) -> anyhow::Result<Metadata> {
+    let dump = read_input(file)?;
+    let name = file.display();
+    let bytes = usize::try_from(offset)
+        .ok()
+        .and_then(|at| dump.get(at..))
+        .with_context(|| format!("{name} has {} bytes, offset {offset:#x} is past its end", dump.len()))?;
+    Metadata::read(bytes).with_context(|| format!("no QMD at offset {offset:#x} of {name}"))
 }

@@ -1,6 +1,7 @@
 //! Likely causes and remedies, by the error and by the facts known about it.
 
 use nv_hw::fault::warp_esr;
+use sass::Space;
 
 use crate::fault::causes::{Known, MMU_FAULTS, WARP_ERRORS};
 use crate::fault::mmu::MmuFault;
@@ -8,7 +9,7 @@ use crate::fault::report::{FaultReport, Subject, WindowTrap};
 use crate::fault::sm::SmRecord;
 use crate::kernel_log::Entry;
 use crate::kernel_log::lines::Kind;
-use crate::process_map::code::{Space, access_of};
+use crate::process_map::code::access_of;
 use crate::process_map::host::{HostRange, is_like_host};
 use crate::process_map::map::ProcessMap;
 

@@ -1,6 +1,7 @@
 //! From the lines of an incident to its report.
 
 use nv_hw::fault::warp_esr;
+use sass::Space;
 
 use crate::fault::advice::advise;
 use crate::fault::blame::blame;
@@ -15,7 +16,7 @@ use crate::fault::sm::SmRecord;
 use crate::fault::suspects::rank;
 use crate::kernel_log::Entry;
 use crate::kernel_log::lines::Kind;
-use crate::process_map::code::{Code, Space, access_of};
+use crate::process_map::code::{Code, access_of};
 use crate::process_map::loose::Question;
 use crate::process_map::map::{Found, Mapping, ProcessMap};
 

@@ -1,9 +1,10 @@
 //! Instructions that can raise an error of a warp, and how likely each is.
 
 use nv_hw::fault::warp_esr;
+use sass::Space;
 
 use crate::fault::mmu::Access;
-use crate::process_map::code::{Space, access_of};
+use crate::process_map::code::access_of;
 
 /// Instructions of textures and surfaces.
 const TEXTURES: [&str; 12] =

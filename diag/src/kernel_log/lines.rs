@@ -356,7 +356,7 @@ fn shapes() -> &'static [(Kind, Vec<Shape>)] {
 /// Reads a message by the shapes of its source: the first whole match, else the cut one that says most.
 #[must_use]
 pub fn read(source: Source, message: &str) -> Option<(Kind, Reading)> {
-    let message = &*squeezed(message);
+    let message = &*squeezed(message.trim_end());
     let mut best: Option<(Kind, Reading)> = None;
     for (kind, shapes) in shapes().iter().filter(|(kind, _)| kind.source() == source) {
         for reading in shapes.iter().filter_map(|shape| shape.read(message)) {

@@ -298,5 +298,7 @@ mod tests {
         assert_eq!(read("id {n:d}", "id x"), None);
         assert_eq!(read("id {n:d}", "i"), None);
         assert_eq!(read("id {n:d}", "id 5 and more"), None);
+        assert_eq!(read("id {n:x}", "id beef"), None);
+        assert_eq!(read("id {n:x}", "id 0").expect("a zero").fields.number("n"), Some(0));
     }
 }

@@ -312,7 +312,6 @@ fn digits(kind: Kind, text: &str) -> (usize, usize) {
 
 /// A line with each run of blanks as one blank.
 pub(crate) fn squeezed(text: &str) -> Cow<'_, str> {
-    let text = text.trim_end();
     if !text.contains("  ") && !text.contains(['\t', '\r', '\n']) {
         return Cow::Borrowed(text);
     }

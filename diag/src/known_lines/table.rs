@@ -137,7 +137,7 @@ impl Table {
     /// Short formats count only where the line names the driver, since words like `busy` are in many logs.
     #[must_use]
     pub fn find(&self, text: &str) -> Option<Known<'_>> {
-        let text = squeezed(text);
+        let text = squeezed(text.trim_end());
         let text = text.as_ref();
         let message = message_start(text);
         let mut best: Option<(Rank, u32, Span)> = None;

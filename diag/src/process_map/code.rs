@@ -1,7 +1,7 @@
 //! Programs in an address space, and the code at a program counter.
 
 use hcq::cubin::Lines;
-use sass::{Arch, WORD_BYTES, Word};
+use sass::{Arch, Space, WORD_BYTES, Word};
 use serde::{Deserialize, Serialize};
 
 use crate::demangle::{demangled, shown};
@@ -172,22 +172,6 @@ pub(super) fn instruction(arch: Arch, code: &[u8], va: u64, start: u64, pc: u64)
         Err(error) => error.to_string(),
     };
     Some(Line { va: Hex(va), offset: Hex(va - start), text, here: va == pc & !0xf })
-}
-
-/// The memory an instruction accesses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Space {
-    /// Global memory alone.
-    Global,
-    /// Whatever the address says.
-    Generic,
-    /// Shared memory.
-    Shared,
-    /// Local memory.
-    Local,
-    /// A constant bank.
-    Constant,
 }
 
 /// The memory an instruction accesses and the bytes of one access, by its text.

@@ -12,7 +12,7 @@ pub(crate) mod map;
 pub(crate) mod program;
 pub(crate) mod whereabouts;
 
-pub use code::{Code, Function, Line, Module, Space, access_of};
+pub use code::{Code, Function, Line, Module, access_of};
 pub use host::HostRange;
 pub use loose::{Guess, Question};
 pub use map::{Document, Error, Found, Mapping, Process, ProcessMap, Range, WINDOW_BYTES, Window};

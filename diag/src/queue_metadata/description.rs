@@ -165,14 +165,6 @@ impl Metadata {
         Qmd::from_bytes(bytes).map(Self::of)
     }
 
-    /// Reads the QMD at the start of `bytes` as `version`, whatever its version fields say.
-    ///
-    /// # Errors
-    /// [`qmd::Error::Truncated`].
-    pub fn read_as(version: qmd::Version, bytes: &[u8]) -> Result<Self, qmd::Error> {
-        Qmd::from_bytes_as(version, bytes).map(Self::of)
-    }
-
     /// Describes a QMD.
     #[must_use]
     pub fn of(image: Qmd) -> Self {

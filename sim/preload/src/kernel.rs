@@ -2,8 +2,8 @@
 //! ones replaced here.
 
 use libc::{
-    c_char, c_int, c_long, c_uint, c_ulong, c_void, epoll_event, mode_t, nfds_t, off_t, pollfd, sigset_t,
-    size_t, ssize_t, stat as Status, statx as StatusX, syscall, timespec,
+    c_char, c_int, c_uint, c_ulong, c_void, epoll_event, mode_t, nfds_t, off_t, pollfd, sigset_t, size_t,
+    stat as Status, statx as StatusX, syscall, timespec,
 };
 use std::ffi::CString;
 
@@ -65,35 +65,6 @@ pub(crate) unsafe fn statx(
 ) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { syscall(libc::SYS_statx, directory, path, flags, mask, buf) as c_int }
-}
-
-/// `getxattr(2)` and `lgetxattr(2)`, by their numbers.
-///
-/// # Safety
-/// As for the system calls.
-pub(crate) unsafe fn getxattr(
-    number: c_long,
-    path: *const c_char,
-    name: *const c_char,
-    value: *mut c_void,
-    size: size_t,
-) -> ssize_t {
-    // SAFETY: the caller's promise.
-    unsafe { syscall(number, path, name, value, size) as ssize_t }
-}
-
-/// `listxattr(2)` and `llistxattr(2)`, by their numbers.
-///
-/// # Safety
-/// As for the system calls.
-pub(crate) unsafe fn listxattr(
-    number: c_long,
-    path: *const c_char,
-    list: *mut c_char,
-    size: size_t,
-) -> ssize_t {
-    // SAFETY: the caller's promise.
-    unsafe { syscall(number, path, list, size) as ssize_t }
 }
 
 /// `ioctl(2)`.
@@ -163,35 +134,11 @@ pub(crate) unsafe fn close(fd: c_int) -> c_int {
     unsafe { syscall(libc::SYS_close, fd) as c_int }
 }
 
-/// `chdir(2)`.
-///
-/// # Safety
-/// As for the system call.
-pub(crate) unsafe fn chdir(path: *const c_char) -> c_int {
-    // SAFETY: the caller's promise.
-    unsafe { syscall(libc::SYS_chdir, path) as c_int }
-}
-
-/// `fchdir(2)`.
-pub(crate) fn fchdir(fd: c_int) -> c_int {
-    // SAFETY: takes a number only.
-    unsafe { syscall(libc::SYS_fchdir, fd) as c_int }
-}
-
-/// `getcwd(2)`: bytes with the zero at the end, or -1.
-///
-/// # Safety
-/// As for the system call.
-pub(crate) unsafe fn getcwd(buffer: *mut c_char, size: size_t) -> c_int {
-    // SAFETY: the caller's promise.
-    unsafe { syscall(libc::SYS_getcwd, buffer, size) as c_int }
-}
-
 /// The working folder; `None` if it has no path.
 pub(crate) fn working_folder() -> Option<Vec<u8>> {
     let mut path = vec![0; libc::PATH_MAX as usize];
     // SAFETY: the buffer is as long as it says. The answer has its zero at the end.
-    let len = unsafe { getcwd(path.as_mut_ptr().cast(), path.len()) };
+    let len = unsafe { syscall(libc::SYS_getcwd, path.as_mut_ptr(), path.len()) };
     path.truncate(usize::try_from(len).ok()?.checked_sub(1)?);
     path.starts_with(b"/").then_some(path)
 }
@@ -201,23 +148,11 @@ pub(crate) fn link_of(link: &str) -> Option<Vec<u8>> {
     let link = CString::new(link).ok()?;
     let mut path = vec![0; libc::PATH_MAX as usize];
     // SAFETY: a C string, and a buffer that is as long as it says.
-    let len = unsafe { readlinkat(libc::AT_FDCWD, link.as_ptr(), path.as_mut_ptr().cast(), path.len()) };
+    let len = unsafe {
+        syscall(libc::SYS_readlinkat, libc::AT_FDCWD, link.as_ptr(), path.as_mut_ptr(), path.len())
+    };
     path.truncate(usize::try_from(len).ok()?);
     path.starts_with(b"/").then_some(path)
-}
-
-/// `readlinkat(2)`.
-///
-/// # Safety
-/// As for the system call.
-pub(crate) unsafe fn readlinkat(
-    directory: c_int,
-    path: *const c_char,
-    buffer: *mut c_char,
-    size: size_t,
-) -> ssize_t {
-    // SAFETY: the caller's promise.
-    unsafe { syscall(libc::SYS_readlinkat, directory, path, buffer, size) as ssize_t }
 }
 
 /// `dup3(2)`.

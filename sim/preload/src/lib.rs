@@ -4,10 +4,9 @@
 //! LD_PRELOAD=libnvgpu_sim.so NVGPU_SIM_VERBOSE=1 ./program
 //! ```
 //!
-//! The library interposes the functions of the C library that take a path or one of the machine's descriptors:
-//! `open`, `fopen`, `fdopen`, `opendir`, `stat`, `access`, `realpath`, `readlink`, `chdir`, `ioctl`, `mmap`,
-//! `read`, `write`, `poll`, `epoll_ctl`, `fcntl`, `close`, `dup2` and their kin; and `dlsym`, for programs that
-//! take them from the C library's own handle, as Python's `ctypes` does. Pointers that the program passes are
+//! The library interposes the functions of the C library by which programs find and use the nodes: `open`,
+//! `opendir`, `stat`, `access`, `ioctl`, `mmap`, `read`, `write`, `poll`, `epoll_ctl`, `fcntl`, `close`, `dup2` and
+//! their kin; and `dlsym`, for programs that take them from the C library's own handle, as Python's `ctypes` does. Pointers that the program passes are
 //! read and written by the kernel, so that a bad one is `EFAULT`. Calls on the nodes of the GPU's
 //! driver go to a [`ga10b_sim::Sim`] inside the process, which is made when the first node is opened;
 //! everything else goes to the kernel.
@@ -25,11 +24,12 @@
 //!
 //! # Layers
 //! ```text
-//! symbols  symbols                # the functions that are interposed
-//! calls    descriptors files forks listings mappings notes requests status transfers tree  # system calls
-//! paths    folders paths working  # paths of the machine, and folders in them
-//! machine  machine mark           # the machine of this process
-//! kernel   kernel original        # the kernel, and the functions of the C library
+//! 0  kernel mark original
+//! 1  folders machine
+//! 2  descriptors forks mappings notes requests transfers
+//! 3  paths
+//! 4  files listings status
+//! 5  symbols
 //! ```
 
 mod descriptors;
@@ -48,5 +48,3 @@ mod requests;
 mod status;
 mod symbols;
 mod transfers;
-mod tree;
-mod working;

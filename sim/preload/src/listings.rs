@@ -26,7 +26,7 @@ fn entries(names: &[&str]) -> Box<[dirent64]> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn opendir(path: *const c_char) -> *mut DIR {
     // SAFETY: the caller's promise.
-    let resolved = from_program(|| unsafe { resolve(AT_FDCWD, path, true) });
+    let resolved = from_program(|| unsafe { resolve(AT_FDCWD, path) });
     let fail = |errno: Errno| {
         errno.set();
         null_mut()

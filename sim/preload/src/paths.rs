@@ -1,14 +1,13 @@
 //! Paths of the machine: the one place where a path of the program is resolved.
 //!
 //! The machine's folders are not in the kernel's tree, so a path through them is resolved here, component by
-//! component, from the working folder or the folder that a descriptor is open on. Paths that can not be the
+//! component, from the kernel's working folder or the folder that a descriptor is open on. Paths that can not be the
 //! machine's, which have none of its names in them, cost a search in their text. Symbolic links elsewhere that
 //! lead to the machine's folders are not followed.
 
 use crate::folders;
 use crate::kernel;
 use crate::machine::{self, borrow, machine};
-use crate::working;
 use ga10b_sim::Place;
 use libc::{AT_FDCWD, c_char, c_int};
 use nix::errno::Errno;
@@ -26,12 +25,11 @@ pub(crate) enum Resolved {
     Kernel(Option<CString>),
 }
 
-/// Resolves a path relative to a folder's descriptor. Where the program cannot read it, the kernel reports
-/// that. With `follow`, a descriptor's link in `/proc` leads to the node that it is open on.
+/// What a path is, relative to a folder's descriptor. Where the program cannot read it, the kernel says so.
 ///
 /// # Safety
 /// `path` stays as it is during the call.
-pub(crate) unsafe fn resolve(directory: c_int, path: *const c_char, follow: bool) -> Resolved {
+pub(crate) unsafe fn resolve(directory: c_int, path: *const c_char) -> Resolved {
     // The kernel reads the whole path before it looks for the file.
     // SAFETY: the kernel checks the pointer.
     let found = unsafe { kernel::access(path, libc::F_OK) } == 0;
@@ -44,20 +42,19 @@ pub(crate) unsafe fn resolve(directory: c_int, path: *const c_char, follow: bool
         return Resolved::Empty;
     }
     match whole(directory, path) {
-        Some((whole, is_inside)) => walk(&whole, is_inside, follow),
+        Some((whole, is_inside)) => walk(&whole, is_inside),
         None => Resolved::Kernel(None),
     }
 }
 
 /// The absolute path, and whether it begins in a folder of the machine; `None` for what cannot be the machine's.
 fn whole(directory: c_int, path: &[u8]) -> Option<(Vec<u8>, bool)> {
-    let is_candidate = has(path, b"nv") || has(path, b"host1x") || has(path, b"/fd/");
+    let is_candidate = has(path, b"nv") || has(path, b"host1x");
     if path.first()? == &b'/' {
         return is_candidate.then(|| (path.to_vec(), false));
     }
     let joined = |folder: &[u8]| [folder, b"/", path].concat();
-    let inside = if directory == AT_FDCWD { working::inside() } else { folders::path_of(directory) };
-    if let Some(folder) = inside {
+    if let Some(folder) = folders::path_of(directory) {
         return Some((joined(folder.as_bytes()), true));
     }
     if !is_candidate {
@@ -84,8 +81,8 @@ fn has(path: &[u8], part: &[u8]) -> bool {
     path.windows(part.len()).any(|window| window == part)
 }
 
-/// Resolves an absolute path component by component.
-fn walk(path: &[u8], mut is_inside: bool, follow: bool) -> Resolved {
+/// What an absolute path names, its components taken one after the other.
+fn walk(path: &[u8], mut is_inside: bool) -> Resolved {
     let mut so_far: Vec<u8> = Vec::with_capacity(path.len());
     for component in path.split(|byte| *byte == b'/').skip(1) {
         if matches!(place(&so_far), Some(Place::Node { .. })) {
@@ -104,9 +101,6 @@ fn walk(path: &[u8], mut is_inside: bool, follow: bool) -> Resolved {
         }
         is_inside |= place(&so_far).is_some();
     }
-    if follow && let Some(node) = open_on(&so_far) {
-        so_far = node.into_bytes();
-    }
     let found = place(&so_far);
     if so_far.is_empty() {
         so_far.push(b'/');
@@ -123,19 +117,6 @@ fn place(path: &[u8]) -> Option<Place> {
         return None;
     }
     machine::place(&CString::new(path).ok()?)
-}
-
-/// The descriptor whose link in `/proc` or `/dev/fd` a path is.
-pub(crate) fn descriptor_of(path: &str) -> Option<c_int> {
-    let own = format!("/proc/{}/fd/", std::process::id());
-    let folders = ["/proc/self/fd/", "/proc/thread-self/fd/", "/dev/fd/", &own];
-    folders.iter().find_map(|folder| path.strip_prefix(folder))?.parse().ok()
-}
-
-/// The path of the machine's node or folder that the descriptor of such a link is open on.
-fn open_on(path: &[u8]) -> Option<String> {
-    let fd = descriptor_of(std::str::from_utf8(path).ok()?)?;
-    opened(fd)
 }
 
 /// The path of the node or folder that a descriptor is open on.

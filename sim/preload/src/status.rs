@@ -1,14 +1,12 @@
-//! `stat`, `access`, `getxattr` and their kin: nodes of the machine are character devices of the group `video`.
+//! `stat`, `access` and their kin: nodes of the machine are character devices of the group `video`.
 
 use crate::folders;
 use crate::kernel;
 use crate::machine::{answer, borrow, from_program, owner_here, place};
 use crate::paths::{Resolved, opened, passed, resolve};
-use crate::working;
 use ga10b_sim::Place;
 use libc::{
-    AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, c_char, c_int, c_uint, c_void, size_t, ssize_t,
-    stat as Status, statx as StatusX,
+    AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, c_char, c_int, c_uint, stat as Status, statx as StatusX,
 };
 use nix::errno::Errno;
 use nix::sys::stat::makedev;
@@ -58,13 +56,13 @@ unsafe fn target(directory: c_int, path: *const c_char, flags: c_int) -> Resolve
             Resolved::Empty
         } else {
             // SAFETY: the caller's promise.
-            unsafe { resolve(directory, path, flags & AT_SYMLINK_NOFOLLOW == 0) }
+            unsafe { resolve(directory, path) }
         };
         if !names_descriptor || !matches!(found, Resolved::Empty) {
             return found;
         }
-        let name = if directory == AT_FDCWD { working::inside() } else { opened(directory) };
-        let place = name.and_then(|name| CString::new(name).ok()).and_then(|n| Some((place(&n)?, n)));
+        let place =
+            opened(directory).and_then(|name| CString::new(name).ok()).and_then(|n| Some((place(&n)?, n)));
         place.map_or(found, |(place, name)| Resolved::Place(name, place))
     };
     from_program(find).unwrap_or(Resolved::Kernel(None))
@@ -249,80 +247,4 @@ pub unsafe extern "C" fn faccessat(
             unsafe { kernel::faccessat(directory, path, mode, flags) }
         }
     }
-}
-
-/// Answers a request for extended attributes of a path: nodes have none, and the kernel answers for others.
-///
-/// # Safety
-/// `path` as for [`resolve`]; `ask` may be called with it.
-unsafe fn attributes(
-    path: *const c_char,
-    none: Result<c_int, Errno>,
-    ask: impl FnOnce(*const c_char) -> ssize_t,
-) -> ssize_t {
-    // SAFETY: the caller's promise.
-    match unsafe { target(AT_FDCWD, path, 0) } {
-        Resolved::Place(..) => answer(none) as ssize_t,
-        Resolved::Nothing(errno) => answer(Err(errno)) as ssize_t,
-        Resolved::Empty => ask(path),
-        Resolved::Kernel(other) => ask(passed(&other, AT_FDCWD, path).1),
-    }
-}
-
-/// `getxattr(2)`.
-///
-/// # Safety
-/// As for the C function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn getxattr(
-    path: *const c_char,
-    name: *const c_char,
-    value: *mut c_void,
-    size: size_t,
-) -> ssize_t {
-    // SAFETY: the caller's promise.
-    unsafe {
-        attributes(path, Err(Errno::ENODATA), |path| {
-            kernel::getxattr(libc::SYS_getxattr, path, name, value, size)
-        })
-    }
-}
-
-/// `lgetxattr(2)`.
-///
-/// # Safety
-/// As for the C function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn lgetxattr(
-    path: *const c_char,
-    name: *const c_char,
-    value: *mut c_void,
-    size: size_t,
-) -> ssize_t {
-    // SAFETY: the caller's promise.
-    unsafe {
-        attributes(path, Err(Errno::ENODATA), |path| {
-            kernel::getxattr(libc::SYS_lgetxattr, path, name, value, size)
-        })
-    }
-}
-
-/// `listxattr(2)`.
-///
-/// # Safety
-/// As for the C function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn listxattr(path: *const c_char, list: *mut c_char, size: size_t) -> ssize_t {
-    // SAFETY: the caller's promise.
-    unsafe { attributes(path, Ok(0), |path| kernel::listxattr(libc::SYS_listxattr, path, list, size)) }
-}
-
-/// `llistxattr(2)`.
-///
-/// # Safety
-/// As for the C function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn llistxattr(path: *const c_char, list: *mut c_char, size: size_t) -> ssize_t {
-    // SAFETY: the caller's promise.
-    unsafe { attributes(path, Ok(0), |path| kernel::listxattr(libc::SYS_llistxattr, path, list, size)) }
 }

@@ -4,7 +4,7 @@
 //! libraries. So a search in a handle whose result is the C library's gets this library's instead; a function of
 //! that name in another library stays what it is.
 
-use crate::{descriptors, files, listings, mappings, requests, status, transfers, tree, working};
+use crate::{descriptors, files, listings, mappings, requests, status, transfers};
 use libc::{RTLD_LAZY, RTLD_NOLOAD, c_char, c_void};
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -24,17 +24,14 @@ macro_rules! replaced {
 fn replacement(name: &CStr) -> Option<*mut c_void> {
     let all = replaced! {
         descriptors: close dup2 dup3 close_range closefrom fcntl fcntl64 epoll_ctl;
-        files: open open64 __open_2 __open64_2 openat openat64 __openat_2 __openat64_2 creat creat64 fopen fopen64
-            fdopen;
+        files: open open64 __open_2 __open64_2 openat openat64 __openat_2 __openat64_2;
         listings: opendir fdopendir readdir readdir64 closedir dirfd rewinddir telldir seekdir;
         mappings: mmap mmap64 munmap;
         requests: ioctl poll __poll_chk ppoll __ppoll_chk;
         status: stat stat64 lstat lstat64 fstat fstat64 fstatat fstatat64 statx
             __xstat __xstat64 __lxstat __lxstat64 __fxstat __fxstat64 __fxstatat __fxstatat64
-            access eaccess euidaccess faccessat getxattr lgetxattr listxattr llistxattr;
+            access eaccess euidaccess faccessat;
         transfers: read write pread pread64 pwrite pwrite64 readv writev vmsplice __read_chk __pread_chk __pread64_chk;
-        tree: chdir readlink readlinkat __readlink_chk __readlinkat_chk realpath __realpath_chk;
-        working: fchdir getcwd __getcwd_chk;
     };
     all.iter().find(|(known, _)| known.as_bytes() == name.to_bytes_with_nul()).map(|(_, function)| *function)
 }

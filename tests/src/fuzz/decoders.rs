@@ -92,7 +92,8 @@ fn qmd() -> Case {
         let whole = bytes.len();
         damage(rng, &mut bytes, whole, 24);
         let version = *pick(rng, &[qmd::Version::V03, qmd::Version::V04]);
-        for report in [Metadata::read(&bytes), Metadata::read_as(version, &bytes)].into_iter().flatten() {
+        let any = qmd::Qmd::from_bytes_as(version, &bytes).map(Metadata::of);
+        for report in [Metadata::read(&bytes), any].into_iter().flatten() {
             print(&report);
         }
     })

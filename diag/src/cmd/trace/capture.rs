@@ -27,9 +27,6 @@ pub struct Args {
     /// Entries of a channel that are read; those after them are counted.
     #[arg(long, value_name = "COUNT", requires = "submissions")]
     submission_limit: Option<u64>,
-    /// Microseconds between two readings of a ring, where the program is not on the software ga10b.
-    #[arg(long, value_name = "US", requires = "submissions")]
-    poll_interval: Option<u64>,
     /// The library that reads rings in the program, instead of libnvdiag_capture.so beside nvdiag or in
     /// ../lib.
     #[arg(long, value_name = "FILE", requires = "submissions")]
@@ -49,8 +46,7 @@ impl Args {
             return Ok(Vec::new());
         }
         let mut variables = vec![("NVGPU_SIM_SUBMISSIONS", OsString::from("1"))];
-        let numbers = [(Limits::ENTRIES, self.submission_limit), (Limits::INTERVAL, self.poll_interval)];
-        variables.extend(numbers.into_iter().filter_map(|(name, n)| Some((name, n?.to_string().into()))));
+        variables.extend(self.submission_limit.map(|limit| (Limits::ENTRIES, limit.to_string().into())));
         match self.library()? {
             Some(library) => {
                 let mut list = library.into_os_string();

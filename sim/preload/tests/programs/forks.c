@@ -99,8 +99,7 @@ static int child_of_threads(void) {
     if (open(NODE, O_RDWR) != -1 || errno != ENODEV) return 202;
     DIR *listing = opendir("/dev/nvgpu/igpu0");
     if (!listing || !readdir(listing) || closedir(listing)) return 203;
-    char *path = realpath("/dev/nvmap", NULL);
-    return path && !strcmp(path, "/dev/nvmap") ? 0 : 204;
+    return access("/dev/nvmap", R_OK) ? 204 : 0;
 }
 
 int main(int count, char **arguments) {
