@@ -3,10 +3,8 @@
 use super::bytes::{Argument, Field};
 use ga10b_sim::{Consequence, Sim};
 use nix::errno::Errno;
-use nvgpu_sys::Sys as _;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::os::fd::OwnedFd;
 
 /// A number that is no descriptor's.
 pub const NO_DESCRIPTOR: i32 = 0x7fff_0000;
@@ -181,43 +179,4 @@ pub fn sequences(bytes: &[u8], mut replay: impl FnMut(&[&str]) -> Result<(), Str
         }
     }
     found
-}
-
-/// The record in the file that `variable` names, or the committed one.
-pub fn record(variable: &str, committed: &[u8]) -> Vec<u8> {
-    std::env::var_os(variable).map_or_else(|| committed.to_vec(), |path| std::fs::read(path).unwrap())
-}
-
-/// The files of a client, by their order.
-#[derive(Debug, Default)]
-pub struct Files(Vec<Option<OwnedFd>>);
-
-impl Files {
-    /// How many there were.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    pub fn get(&self, name: &str) -> Result<&OwnedFd, String> {
-        let at = number(name, 'f')?;
-        self.0.get(at).and_then(Option::as_ref).ok_or_else(|| format!("no file {name}"))
-    }
-
-    /// Keeps a new file: its name in the record.
-    pub fn keep(&mut self, fd: OwnedFd) -> String {
-        self.0.push(Some(fd));
-        format!("f{}", self.0.len() - 1)
-    }
-
-    /// Takes one out.
-    pub fn take(&mut self, at: usize) -> Option<OwnedFd> {
-        self.0[at].take()
-    }
-
-    /// Closes those that are left.
-    pub fn close(&mut self, sim: &Sim) {
-        for fd in self.0.drain(..).flatten() {
-            let _ = sim.close(fd);
-        }
-    }
 }
