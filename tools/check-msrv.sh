@@ -1,8 +1,8 @@
 #!/bin/sh
 # Compiles the libraries whose minimum Rust is not above the distribution's oldest with that one.
 #
-# Debian's rustc-web is unpacked into target/msrv and not installed; needs apt. The other crates have only the
-# check of the standard library that clippy makes for every crate (`incompatible_msrv`).
+# Debian's rustc-web is unpacked into target/msrv and not installed; needs apt. The other crates need the Rust
+# that everything else here is checked with.
 set -eu
 cd "$(dirname "$0")/.."
 prefix=$PWD/target/msrv

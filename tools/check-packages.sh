@@ -1,9 +1,20 @@
 #!/bin/sh
-# Packs every crate that may be published, builds each one from its package against the packages of the
-# others, and checks that the tests which a package holds compile without the rest of the repository. Prints
-# the sizes.
+# Packs every crate that may be published, and prints the sizes.
+#
+#   tools/check-packages.sh            packs, and looks for what each package must hold
+#   tools/check-packages.sh --build    also builds each one from its package against the packages of the others,
+#                                      and checks that the tests which a package holds compile without the rest
+#                                      of the repository
 set -eu
 cd "$(dirname "$0")/.."
+case "${1:-}" in
+'') build= ;;
+--build) build=yes ;;
+*)
+    sed -n '2,7s/^# \{0,1\}//p' "$0"
+    exit 2
+    ;;
+esac
 packed=$PWD/target/package
 rm -rf "$packed"
 
@@ -19,27 +30,30 @@ names=$(list names)
 # shellcheck disable=SC2046
 cargo package --quiet --allow-dirty --no-verify $(printf -- '-p %s ' $names)
 
-# With the time of now: packed files all have one old date, by which cargo would take them for known.
-for crate in "$packed"/*.crate; do tar -xzmf "$crate" -C "$packed"; done
+build() {
+    # With the time of now: packed files all have one old date, by which cargo would take them for known.
+    for crate in "$packed"/*.crate; do tar -xzmf "$crate" -C "$packed"; done
 
-# The packages as a workspace of their own. Dependencies come from the lock file and the build folder of this
-# one.
-cp Cargo.lock "$packed"
-(
-    cd "$packed"
-    echo '[workspace]'
-    echo 'resolver = "3"'
-    for name in $names; do
-        echo "$name $(echo "$name"-[0-9]*/)"
-    done | awk '{ members = members "\"" $2 "\", "; patches = patches $1 " = { path = \"" $2 "\" }\n" }
-        END { printf "members = [%s]\n[patch.crates-io]\n%s", members, patches }'
-    sed -n '/^\[profile/,$p' ../../Cargo.toml
-) >"$packed/Cargo.toml"
-# `cargo package` would build each against copies of the others that cargo keeps per name and version, which
-# are not replaced when a crate changes. So they are built here: alone, and with all features and targets.
-cargo check --quiet --profile ci --lib --workspace --manifest-path "$packed/Cargo.toml" --target-dir target
-cargo check --quiet --profile ci --all-targets --workspace --features "$(list features)" \
-    --manifest-path "$packed/Cargo.toml" --target-dir target
+    # The packages as a workspace of their own. Dependencies come from the lock file and the build folder of this
+    # one.
+    cp Cargo.lock "$packed"
+    (
+        cd "$packed"
+        echo '[workspace]'
+        echo 'resolver = "3"'
+        for name in $names; do
+            echo "$name $(echo "$name"-[0-9]*/)"
+        done | awk '{ members = members "\"" $2 "\", "; patches = patches $1 " = { path = \"" $2 "\" }\n" }
+            END { printf "members = [%s]\n[patch.crates-io]\n%s", members, patches }'
+        sed -n '/^\[profile/,$p' ../../Cargo.toml
+    ) >"$packed/Cargo.toml"
+    # `cargo package` would build each against copies of the others that cargo keeps per name and version, which
+    # are not replaced when a crate changes. So they are built here: alone, and with all features and targets.
+    cargo check --quiet --profile ci --lib --workspace --manifest-path "$packed/Cargo.toml" --target-dir target
+    cargo check --quiet --profile ci --all-targets --workspace --features "$(list features)" \
+        --manifest-path "$packed/Cargo.toml" --target-dir target
+}
+if [ -n "$build" ]; then build; fi
 
 for name in $names; do
     crate=$(echo "$packed/$name"-[0-9]*.crate)

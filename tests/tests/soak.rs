@@ -1,4 +1,6 @@
-//! The short form of `tools/soak.sh`. A program of its own, with one test, because it counts the descriptors of its process.
+//! The short form of `tools/soak.sh`.
+//!
+//! A program of its own, with one test, because it counts the descriptors of its process.
 
 use std::time::Duration;
 

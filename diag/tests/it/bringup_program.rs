@@ -423,7 +423,7 @@ fn the_table_of_steps_in_the_docs_is_that_of_the_plan() {
         format!("| {number} | {title} | {proves} | {expects} | {} |", step.if_not())
     };
     let rows: Vec<String> = plan::STEPS.iter().map(row).collect();
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+    if std::env::var_os("UPDATE").is_some() {
         let first = docs.lines().position(|line| is_row(&line)).expect("a table");
         let mut lines: Vec<&str> = docs.lines().filter(|line| !is_row(line)).collect();
         lines.splice(first..first, rows.iter().map(String::as_str));
@@ -431,7 +431,7 @@ fn the_table_of_steps_in_the_docs_is_that_of_the_plan() {
         return;
     }
     let found: Vec<&str> = docs.lines().filter(is_row).collect();
-    assert_eq!(found, rows, "UPDATE_GOLDEN=1 cargo test -p nvdiag --test it bringup_program writes it");
+    assert_eq!(found, rows, "UPDATE=1 cargo test -p nvdiag --test it bringup_program writes it");
 }
 
 /// `libnvgpu_sim.so`, which Cargo builds along with the tests.

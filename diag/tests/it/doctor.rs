@@ -9,6 +9,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::machines::{self, machine, write};
+use crate::snapshot;
 
 fn set_mode(root: &Path, path: &str, mode: u32) {
     let path = root.join(path.trim_start_matches('/'));
@@ -238,15 +239,12 @@ fn what_each_machine_is_told() {
         let dir = machine(&name);
         let output = nvdiag(dir.path(), &[]);
         let actual = String::from_utf8(output.stdout).expect("UTF-8");
-        let path = format!("{}/tests/golden/doctor/{name}.txt", env!("CARGO_MANIFEST_DIR"));
-        if std::env::var_os("UPDATE_GOLDEN").is_some() {
-            fs::write(&path, &actual).expect("the golden files can be written");
-        }
-        if fs::read_to_string(&path).unwrap_or_default() != actual {
-            differ.push(format!("{name}:\n{actual}"));
+        let compare = || snapshot::settings("doctor").bind(|| insta::assert_snapshot!(name.as_str(), actual));
+        if std::panic::catch_unwind(compare).is_err() {
+            differ.push(name);
         }
     }
-    assert!(differ.is_empty(), "UPDATE_GOLDEN=1 rewrites tests/golden/doctor. Now:\n{}", differ.join("\n"));
+    assert!(differ.is_empty(), "{differ:?} differ, as shown above");
 }
 
 /// Name and status of the checks of a machine that are not good.

@@ -1,12 +1,12 @@
-//! Reports as text and JSON against committed files; `UPDATE_GOLDEN=1 cargo test -p nvdiag` rewrites those.
-
-use std::path::Path;
+//! Reports as text and JSON against committed files.
 
 use nvdiag::Hex;
 use nvdiag::Report;
 use nvdiag::device::{Class, DeviceInfo, Mapping, Window};
 use nvdiag::disassembly::Disassembly;
 use nvdiag::queue_metadata::Metadata;
+
+use crate::snapshot::compare;
 
 fn text(report: &impl Report) -> String {
     let mut out = anstream::StripStream::new(Vec::new());
@@ -18,15 +18,6 @@ fn json(report: &impl Report) -> String {
     let mut out = Vec::new();
     report.print_json(&mut out).expect("memory takes everything");
     String::from_utf8(out).expect("reports are UTF-8")
-}
-
-fn compare(name: &str, actual: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        std::fs::write(&path, actual).expect("the golden files can be written");
-    }
-    let expected = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(expected == actual, "{name} differs; UPDATE_GOLDEN=1 rewrites it. Now:\n{actual}");
 }
 
 #[test]

@@ -24,6 +24,7 @@ mod programs;
 mod provoke;
 mod pushbuffers;
 mod saved;
+mod snapshot;
 mod submissions;
 mod terminal;
 mod trace;

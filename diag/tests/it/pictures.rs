@@ -1,8 +1,6 @@
 //! Address maps as pictures and reports as pages: those of a known map and of known faults against committed
 //! files, and that of any map is well-formed, of bounded size, and keeps its labels on the canvas.
-//! `UPDATE_GOLDEN=1` rewrites the files.
-
-use std::path::Path;
+//! `INSTA_UPDATE=always` rewrites the files.
 
 use nvdiag::address_map::difference::MapDifference;
 use nvdiag::address_map::picture::Mark;
@@ -12,6 +10,8 @@ use nvdiag::process_map::ProcessMap;
 use nvdiag::session::Session;
 use nvdiag::{Hex, Report};
 use proptest::prelude::*;
+
+use crate::snapshot::{compare, settings};
 
 const APP: &[u8] = include_bytes!("../data/maps/app.json");
 const LATER: &[u8] = include_bytes!("../data/maps/app-later.json");
@@ -26,15 +26,6 @@ fn documents(bytes: &[u8]) -> ProcessMap {
 /// two that overlap, one in a window.
 fn known(bytes: &[u8]) -> AddressMap {
     AddressMap::of_documents("process 6734".to_owned(), &documents(bytes))
-}
-
-fn compare(name: &str, actual: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        std::fs::write(&path, actual).expect("the golden files can be written");
-    }
-    let expected = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(expected == actual, "{name} differs; UPDATE_GOLDEN=1 rewrites it. Now:\n{actual}");
 }
 
 /// Parses a picture and checks that every text and every rectangle is on its canvas.
@@ -96,7 +87,11 @@ fn a_known_map() {
         assert!(svg.contains(label), "{label}");
     }
     // The picture of docs/nvdiag-vamap.md.
-    compare("../../../docs/nvdiag-vamap.svg", &svg);
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/nvdiag-vamap.svg");
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(path, &svg).expect("the docs");
+    }
+    assert!(std::fs::read_to_string(path).expect("the docs") == svg, "UPDATE=1 writes docs/nvdiag-vamap.svg");
 }
 
 #[test]
@@ -209,7 +204,9 @@ fn a_page_holds_verdicts_evidence_map_and_disassembly() {
     for part in parts {
         assert!(html.contains(part), "{part}: {html}");
     }
-    compare("esr_page.html", &html.replace(concat!("nvdiag ", env!("CARGO_PKG_VERSION")), "nvdiag VERSION"));
+    let html = html.replace(concat!("nvdiag ", env!("CARGO_PKG_VERSION")), "nvdiag VERSION");
+    // In a file of its own, so that a browser shows it.
+    settings("").bind(|| insta::assert_binary_snapshot!("esr_page.html", html.into_bytes()));
     let without = list.html(None);
     check_page(&without);
     assert!(!without.contains("<svg "));

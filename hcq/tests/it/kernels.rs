@@ -76,13 +76,13 @@ fn the_same_compiler_makes_the_same_code() {
     }
 }
 
-/// With `HCQ_UPDATE_KERNELS=1` and a ptxas the committed code is made anew.
+/// With `UPDATE=1` and a ptxas the committed code is made anew.
 #[test]
 fn the_ptxgen_example_falls_back_to_code_of_its_own_kernel() {
     let dir = folder("examples/kernels/ptxgen");
     let named = |target| Named { name: "scale".to_owned(), module: ptxgen_example::module(target) };
     let modules: Vec<Named> = Target::ALL.into_iter().map(named).collect();
-    if std::env::var_os("HCQ_UPDATE_KERNELS").is_some() {
+    if std::env::var_os("UPDATE").is_some() {
         Manifest::generate(&dir, &modules, &Ptxas::find().unwrap()).unwrap();
     }
     let ptxas = compiler(&Manifest::read(&dir).unwrap());

@@ -6,6 +6,7 @@ use ga10b_llm::{
     CacheType, Columns, ColumnsOptions, Decoder, Engine, EngineOptions, Mode, Model, Sampler, SamplerOptions,
     Tokenizer, embedded,
 };
+use ga10b_oracles::sample;
 use ga10b_sim::sm::Config as ExecutorConfig;
 use ga10b_sim::{Checks, Sim, SimConfig};
 use hcq::DeviceOptions;
@@ -43,7 +44,7 @@ fn a_token_in_one_launch_is_clean() {
 /// Once among few tokens, once among all.
 #[test]
 fn a_token_that_is_drawn_is_clean() {
-    for top_k in [40, 0] {
+    for top_k in sample("top-k under checks", vec![40, 0], 2) {
         let options = SamplerOptions { temperature: 0.9, top_k, top_p: 0.9, min_p: 0.01, seed: 3 };
         assert_clean(Mode::Operations, CacheType::F16, |engine| {
             let mut sampler = Sampler::new(options);
@@ -55,7 +56,7 @@ fn a_token_that_is_drawn_is_clean() {
 
 #[test]
 fn tokens_of_models_of_other_types_in_one_launch_are_clean() {
-    for mix in ["f16", "f32"] {
+    for mix in sample("types under checks", vec!["f16", "f32"], 2) {
         let model = format!("tiny-llama:{mix}").parse::<Synthesis>().unwrap().model(3).unwrap();
         assert_clean_of(&model, Mode::Persistent, CacheType::F16, two_steps);
     }
@@ -68,7 +69,7 @@ fn a_prompt_and_a_token_in_one_launch_per_operation_are_clean() {
     let text = "Once upon a time, there was a little girl who liked to play with her dog in the park";
     let prompt = Tokenizer::from_gguf(&model.gguf).unwrap().encode(text).unwrap();
     assert!((16..64).contains(&prompt.len()), "{} tokens", prompt.len());
-    for kv in [CacheType::F16, CacheType::Q8_0] {
+    for kv in sample("a prompt under checks", CacheType::ALL.to_vec(), 2) {
         assert_clean(Mode::Operations, kv, |engine| {
             engine.prefill(&prompt).unwrap();
             engine.step_greedy(1).unwrap();
@@ -90,7 +91,7 @@ fn a_prompt_of_a_narrow_model_is_clean() {
 
 #[test]
 fn steps_of_several_sequences_are_clean() {
-    for kv in CacheType::ALL {
+    for kv in sample("columns under checks", CacheType::ALL.to_vec(), 2) {
         let executor = ExecutorConfig { checks: Checks::all(), ..ExecutorConfig::default() };
         let sim = Sim::new(SimConfig { executor, ..SimConfig::default() });
         let device = hcq::sim::open(sim.clone(), DeviceOptions::default()).unwrap();

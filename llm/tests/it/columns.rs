@@ -6,6 +6,7 @@ use ga10b_llm::compare::{Bounds, Comparison};
 use ga10b_llm::engine::{MOST_COLUMNS, PAGE};
 use ga10b_llm::synthesize::MIXES;
 use ga10b_llm::{CacheType, ColumnId, Columns, ColumnsOptions, Decoder, Error, Model, Reference};
+use ga10b_oracles::sample;
 
 use crate::craft::Craft;
 use crate::open::device;
@@ -30,7 +31,7 @@ fn bits(logits: &[f32]) -> Vec<u32> {
 #[test]
 fn logits_are_those_of_the_reference() {
     for kv in CacheType::ALL {
-        for mix in MIXES {
+        for mix in sample(format_args!("columns, {kv:?}"), MIXES.to_vec(), 3) {
             let model = model(&format!("tiny-llama:{mix}"));
             let mut columns = columns(&model, &ColumnsOptions::new(2, 64).with_cache(kv));
             let ids = [columns.admit().unwrap(), columns.admit().unwrap()];
@@ -68,7 +69,8 @@ fn alone(columns: &mut Columns, text: &[u32]) -> Vec<Vec<u32>> {
 
 #[test]
 fn a_text_is_the_same_whatever_runs_beside_it() {
-    for (mix, kv) in [("q6_k", CacheType::F16), ("q4_k_m", CacheType::Q8_0)] {
+    let cases = vec![("q6_k", CacheType::F16), ("q4_k_m", CacheType::Q8_0)];
+    for (mix, kv) in sample("columns beside others", cases, 2) {
         let model = model(&format!("tiny-llama:{mix}"));
         let mut columns = columns(&model, &ColumnsOptions::new(24, 2 * PAGE).with_cache(kv));
         let own = text(3, 12);

@@ -12,6 +12,7 @@ use ga10b_llm::{
     CacheType, ColumnId, Columns, ColumnsOptions, Cut, Decoder, Error, Model, Reference, Sampler,
     SamplerOptions,
 };
+use ga10b_oracles::sample;
 
 use crate::craft::Craft;
 use crate::open::device;
@@ -35,12 +36,16 @@ fn bits(logits: &[f32]) -> Vec<u32> {
 
 #[test]
 fn logits_are_those_of_the_reference() {
-    for (name, kv, len) in [
-        ("tiny-llama:q6_k", CacheType::F16, 2 * PAGE + 41),
-        ("tiny-qwen3:q4_k_m", CacheType::F16, PAGE + 9),
-        ("tiny-llama:q8_0", CacheType::Q8_0, PAGE + 60),
-        ("tiny-qwen2:f16", CacheType::F16, 90),
-    ] {
+    for (name, kv, len) in sample(
+        "prompts in chunks",
+        vec![
+            ("tiny-llama:q6_k", CacheType::F16, 2 * PAGE + 41),
+            ("tiny-qwen3:q4_k_m", CacheType::F16, PAGE + 9),
+            ("tiny-llama:q8_0", CacheType::Q8_0, PAGE + 60),
+            ("tiny-qwen2:f16", CacheType::F16, 90),
+        ],
+        2,
+    ) {
         let model = model(name);
         let mut columns = columns(&model, ColumnsOptions::new(2, 3 * PAGE).with_cache(kv));
         let mut comparison = Comparison::new();
@@ -86,7 +91,8 @@ fn goes_on(columns: &mut Columns, id: ColumnId, prompt: &[u32], cut: Cut, beside
 
 #[test]
 fn a_prompt_is_the_same_whatever_runs_between_and_wherever_its_pages_are_from() {
-    for (mix, kv) in [("q6_k", CacheType::F16), ("q4_k_m", CacheType::Q8_0)] {
+    let cases = vec![("q6_k", CacheType::F16), ("q4_k_m", CacheType::Q8_0)];
+    for (mix, kv) in sample("a prompt's pages", cases, 2) {
         let model = model(&format!("tiny-llama:{mix}"));
         let mut columns = columns(&model, ColumnsOptions::new(6, 4 * PAGE).with_pages(14).with_cache(kv));
         let prompt = text(2, 2 * PAGE + 70);
@@ -198,7 +204,8 @@ fn requests_get_the_texts_that_they_get_alone() {
         .map(|request| run(&model, std::slice::from_ref(request), 12, Way::Together).remove(0).0)
         .collect();
     // With pages for all, and for two or three at a time.
-    for (pages, way) in [(12, Way::Together), (6, Way::Together), (12, Way::Sharing), (4, Way::Sharing)] {
+    let ways = vec![(12, Way::Together), (6, Way::Together), (12, Way::Sharing), (4, Way::Sharing)];
+    for (pages, way) in sample("requests", ways, 2) {
         let (texts, reused): (Vec<Vec<u32>>, Vec<usize>) =
             run(&model, &requests, pages, way).into_iter().unzip();
         assert_eq!(texts, alone, "{pages} pages, {way:?}");
@@ -239,7 +246,8 @@ fn watched(scheduler: &mut Scheduler<Columns>, prompt: &[u32]) -> (Vec<u32>, Vec
 /// text: the same logits in every bit.
 #[test]
 fn the_prefix_cache_changes_no_bit() {
-    for (mix, kv) in [("q6_k", CacheType::F16), ("q4_k_m", CacheType::Q8_0)] {
+    let cases = vec![("q6_k", CacheType::F16), ("q4_k_m", CacheType::Q8_0)];
+    for (mix, kv) in sample("prefix cache", cases, 2) {
         let model = model(&format!("tiny-llama:{mix}"));
         let options = ColumnsOptions::new(1, 3 * PAGE).with_pages(30).with_cache(kv);
         let mut plain = Scheduler::new(columns(&model, options), 1);

@@ -8,6 +8,7 @@ use ga10b_llm::compare::{Bounds, Comparison};
 use ga10b_llm::sampler::{Penalties, argmax};
 use ga10b_llm::synthesize::{MIXES, Synthesis};
 use ga10b_llm::{CacheType, Decoder, Engine, EngineOptions, Mode, Model, Reference, Sampler, SamplerOptions};
+use ga10b_oracles::sample;
 use hcq::Device;
 
 use crate::open::device;
@@ -31,7 +32,7 @@ fn engine_with(mode: Mode, kv: CacheType, device: &Device, model: &Model, contex
 #[test]
 fn logits_of_every_mix_agree_with_the_reference() {
     let device = device();
-    for mix in MIXES {
+    for mix in sample("mixes of an engine", MIXES.to_vec(), 3) {
         let model = tiny(mix);
         let mut engine = engine_in(Mode::Persistent, &device, &model, 16);
         let mut reference = Reference::new(&model, 16).unwrap();
@@ -80,12 +81,16 @@ fn prefill_greedy_steps_and_reset_agree_bit_for_bit() {
 fn tokens_drawn_on_the_device_are_those_that_the_cpu_draws() {
     let device = device();
     let options = SamplerOptions { temperature: 1.3, top_k: 40, top_p: 0.95, min_p: 0.01, seed: 5 };
-    for (mix, mode, host_state) in [
-        ("q6_k", Mode::Persistent, true),
-        ("q6_k", Mode::Persistent, false),
-        ("f16", Mode::Persistent, true),
-        ("q4_k_m", Mode::Operations, false),
-    ] {
+    for (mix, mode, host_state) in sample(
+        "sampling on the device",
+        vec![
+            ("q6_k", Mode::Persistent, true),
+            ("q6_k", Mode::Persistent, false),
+            ("f16", Mode::Persistent, true),
+            ("q4_k_m", Mode::Operations, false),
+        ],
+        2,
+    ) {
         let model = tiny(mix);
         let engine = |on_device| {
             let options = EngineOptions::new(24).with_mode(mode).with_host_state(host_state);
@@ -183,13 +188,17 @@ fn a_long_context_is_attended_in_shares() {
 #[test]
 fn logits_with_a_cache_in_q8_0_agree_with_the_reference_that_has_one() {
     let device = device();
-    for (mix, mode) in [
-        ("q6_k", Mode::Persistent),
-        ("q4_k_m", Mode::Persistent),
-        ("q8_0", Mode::Persistent),
-        ("f16", Mode::Persistent),
-        ("q6_k", Mode::Operations),
-    ] {
+    for (mix, mode) in sample(
+        "q8_0 caches",
+        vec![
+            ("q6_k", Mode::Persistent),
+            ("q4_k_m", Mode::Persistent),
+            ("q8_0", Mode::Persistent),
+            ("f16", Mode::Persistent),
+            ("q6_k", Mode::Operations),
+        ],
+        3,
+    ) {
         let model = tiny(mix);
         let mut engine = engine_with(mode, CacheType::Q8_0, &device, &model, 24);
         assert_eq!(engine.mode(), mode);

@@ -11,6 +11,7 @@ use ga10b_llm::synthesize::{SHAPES, Synthesis};
 use ga10b_llm::{
     CacheType, Columns, ColumnsOptions, Decoder, Engine, EngineOptions, Error, Mode, Model, Reference,
 };
+use ga10b_oracles::sample;
 use hcq::Device;
 
 use crate::craft::Craft;
@@ -102,7 +103,7 @@ fn every_architecture_agrees_with_the_reference_in_every_mode() {
 fn a_prompt_through_experts_agrees_and_gives_the_same_bits() {
     let device = device();
     let prompt: Vec<u32> = (0..200).map(|i| (i * 37 + 11) % 1024).collect();
-    for mix in ["q6_k", "f16"] {
+    for mix in sample("experts", vec!["q6_k", "f16"], 2) {
         let model = model("tiny-olmoe", mix);
         let options = EngineOptions::new(256).with_mode(Mode::Operations);
         let mut engine = Engine::new(&device, &model, &options).unwrap();
@@ -188,11 +189,11 @@ fn columns_agree_with_the_reference_or_say_what_they_lack() {
 #[test]
 fn every_architecture_agrees_with_a_quantized_cache_and_other_types() {
     let device = device();
-    for shape in shapes() {
-        for (mix, kv) in [("q4_k_m", CacheType::Q8_0), ("f16", CacheType::F16)] {
-            let model = model(shape, mix);
-            agrees(&device, &model, modes(&model)[0], kv);
-        }
+    let types = [("q4_k_m", CacheType::Q8_0), ("f16", CacheType::F16)];
+    let cases = shapes().into_iter().flat_map(|shape| types.map(|(mix, kv)| (shape, mix, kv)));
+    for (shape, mix, kv) in sample("architectures, other types", cases.collect(), 2) {
+        let model = model(shape, mix);
+        agrees(&device, &model, modes(&model)[0], kv);
     }
 }
 
@@ -200,10 +201,10 @@ fn every_architecture_agrees_with_a_quantized_cache_and_other_types() {
 #[test]
 fn types_that_are_stored_as_others_agree_with_the_reference() {
     let device = device();
-    for mix in ["q4_1", "q5_0", "q5_1", "q2_k", "q3_k", "iq4_nl", "iq4_xs", "mxfp4"] {
-        for shape in ["tiny-llama", "tiny-qwen2"] {
-            agrees(&device, &model(shape, mix), Mode::Persistent, CacheType::F16);
-        }
+    let mixes = ["q4_1", "q5_0", "q5_1", "q2_k", "q3_k", "iq4_nl", "iq4_xs", "mxfp4"];
+    let cases = mixes.into_iter().flat_map(|mix| ["tiny-llama", "tiny-qwen2"].map(|shape| (shape, mix)));
+    for (shape, mix) in sample("types stored as others", cases.collect(), 4) {
+        agrees(&device, &model(shape, mix), Mode::Persistent, CacheType::F16);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The generated tables are what `tests/data/` says.
 //!
-//! `UPDATE_GOLDEN=1 cargo test -p nv-hw --test it tables` writes them anew.
+//! `UPDATE=1 cargo test -p nv-hw --test it tables` writes them anew.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -70,7 +70,7 @@ fn class(about: &Value) -> String {
 
 fn check(path: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+    if std::env::var_os("UPDATE").is_some() {
         std::fs::write(&path, text).expect("the table can be written");
     }
     let committed = std::fs::read_to_string(&path).expect("the table can be read");

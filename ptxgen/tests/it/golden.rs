@@ -1,7 +1,4 @@
-//! The PTX of a few kernels, whole. `PTXGEN_BLESS=1 cargo test -p ptxgen --test it golden` rewrites the files.
-
-use std::fs;
-use std::path::Path;
+//! The PTX of a few kernels, whole. `INSTA_UPDATE=always` rewrites the files.
 
 use half::f16;
 use ptxgen::{
@@ -17,11 +14,11 @@ fn check_for(name: &str, target: Target, kernel: impl Fn() -> Kernel) {
     let mut module = Module::new(target);
     module.add(kernel());
     let text = module.text();
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format!("{name}.ptx"));
-    if std::env::var_os("PTXGEN_BLESS").is_some() {
-        fs::write(&path, &text).unwrap();
-    }
-    assert_eq!(text, fs::read_to_string(&path).unwrap(), "{name}: see the head of this file");
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path("../golden");
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!(name, text.as_str()));
     match Ptxas::find() {
         Ok(ptxas) => {
             ptxas.compile(&text, target).unwrap();

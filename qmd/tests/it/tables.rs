@@ -1,6 +1,6 @@
 //! The generated tables of fields, `src/table/v0*/fields.rs`, are what `tests/data/qmd-fields.json` says.
 //!
-//! `UPDATE_GOLDEN=1 cargo test -p nv-qmd --test it tables` writes them anew.
+//! `UPDATE=1 cargo test -p nv-qmd --test it tables` writes them anew.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -47,7 +47,7 @@ fn the_tables_are_generated_from_the_data() {
     for (module, layout) in [("v03", "QMDV03_00"), ("v04", "QMDV04_00")] {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("src/table/{module}/fields.rs"));
         let text = render(module, &data["layouts"][layout]);
-        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        if std::env::var_os("UPDATE").is_some() {
             std::fs::write(&path, &text).expect("the table can be written");
         }
         let committed = std::fs::read_to_string(&path).expect("the table can be read");

@@ -25,7 +25,7 @@ pub(crate) enum Resolved {
     Kernel(Option<CString>),
 }
 
-/// What a path is, relative to a folder's descriptor. Where the program cannot read it, the kernel says so.
+/// A path relative to a folder's descriptor, resolved. Where the program cannot read it, the kernel says so.
 ///
 /// # Safety
 /// `path` stays as it is during the call.
@@ -81,7 +81,7 @@ fn has(path: &[u8], part: &[u8]) -> bool {
     path.windows(part.len()).any(|window| window == part)
 }
 
-/// What an absolute path names, its components taken one after the other.
+/// The place that an absolute path names, its components taken one after the other.
 fn walk(path: &[u8], mut is_inside: bool) -> Resolved {
     let mut so_far: Vec<u8> = Vec::with_capacity(path.len());
     for component in path.split(|byte| *byte == b'/').skip(1) {

@@ -2,7 +2,7 @@
 //! the API shows in review.
 //!
 //! ```sh
-//! UPDATE_API=1 cargo test -p ga10b-tests --test api     # writes the lists anew
+//! UPDATE=1 cargo test -p ga10b-tests --test api     # writes the lists anew
 //! ```
 //!
 //! A program of its own: it is wanted after changes of interfaces alone, and links nothing of the workspace.
@@ -238,7 +238,7 @@ fn the_lists_of_public_items_are_those_of_the_code() {
     for name in CRATES {
         let folder = workspace().join(name);
         let (file, list) = (folder.join("api.txt"), Api::of(&Source::read(&folder)).list());
-        if std::env::var_os("UPDATE_API").is_some() {
+        if std::env::var_os("UPDATE").is_some() {
             fs::write(&file, &list).unwrap();
         }
         let committed = fs::read_to_string(&file).unwrap_or_default();
@@ -248,7 +248,7 @@ fn the_lists_of_public_items_are_those_of_the_code() {
     }
     assert!(
         changed.is_empty(),
-        "the public API has changed; if that is meant, run\n  UPDATE_API=1 cargo test -p {} --test api\n{changed}",
+        "the public API has changed; if that is meant, run\n  UPDATE=1 cargo test -p {} --test api\n{changed}",
         env!("CARGO_PKG_NAME")
     );
 }

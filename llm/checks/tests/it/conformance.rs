@@ -1,4 +1,5 @@
-//! Every kernel of the language model has a case, and both models run them alike.
+//! Every kernel of the language model has a case, and both models run them alike: a sample of the cases, or all
+//! with `NIGHTLY=1`.
 
 use ga10b_llm::compare::{self, Bounds};
 use ga10b_llm::kernels::stream::variant::VARIANTS;
@@ -14,7 +15,7 @@ fn code_for_sm_87_and_for_sm_90_does_the_same_on_the_software_gpu() {
     let mut sm90 = Runner::simulated(Arch::Sm90, 1).unwrap();
     let mut sm87 = Runner::simulated(Arch::Sm87, 2).unwrap();
     let mut comparison = Comparison { same_architecture: false, ..Comparison::new("sm_90 / sm_87") };
-    for case in cases() {
+    for case in ga10b_oracles::sample("conformance of the language model", cases(), 4) {
         let [a, b] = [&mut sm90, &mut sm87]
             .map(|runner| runner.run(&case).unwrap_or_else(|e| panic!("{case:?}: {e:#}")));
         comparison.compare(&case, &a, &b);
@@ -38,7 +39,7 @@ fn every_other_kernel_of_the_language_model_has_a_case() {
 fn kernels_of_the_model_do_what_their_cases_say() {
     for (arch, seed) in [(Arch::Sm87, 5), (Arch::Sm90, 6)] {
         let (mut runner, sim) = Runner::checked(arch, seed, Checks::all()).unwrap();
-        for case in built_in::cases() {
+        for case in ga10b_oracles::sample(format_args!("kernels, {arch}"), built_in::cases(), 4) {
             let found = runner.run(&case).unwrap_or_else(|e| panic!("{case:?}, {arch}: {e:#}"));
             assert!(sim.findings().is_empty(), "{case:?}, {arch}: {:#?}", sim.findings());
             assert_ne!(found, case.buffers, "{case:?}, {arch}: nothing is written");

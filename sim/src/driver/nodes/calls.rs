@@ -285,14 +285,11 @@ mod tests {
         let text = std::fs::read_to_string(&path).expect("docs/driver-model.md");
         let (before, rest) = text.split_once(MARKS[0]).expect("the mark before the table");
         let (found, after) = rest.split_once(MARKS[1]).expect("the mark after the table");
-        if std::env::var_os("UPDATE_DOCS").is_some() {
+        if std::env::var_os("UPDATE").is_some() {
             let [begin, end] = MARKS;
             std::fs::write(&path, format!("{before}{begin}{}{end}{after}", table())).expect("written");
         } else {
-            assert!(
-                found == table(),
-                "run with UPDATE_DOCS=1: docs/driver-model.md differs from the dispatcher"
-            );
+            assert!(found == table(), "run with UPDATE=1: docs/driver-model.md differs from the dispatcher");
         }
     }
 

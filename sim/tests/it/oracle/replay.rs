@@ -3,10 +3,8 @@
 use super::bytes::{Argument, Field};
 use ga10b_sim::{Consequence, Sim};
 use nix::errno::Errno;
-use nvgpu_sys::Sys as _;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::os::fd::OwnedFd;
 
 /// A number that is no descriptor's.
 pub const NO_DESCRIPTOR: i32 = 0x7fff_0000;
