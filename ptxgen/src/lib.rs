@@ -6,7 +6,7 @@
 //! 1  error layout reg
 //! 2  pointer ptxas
 //! 3  builder
-//! 4  address matrix mbarrier memory module ops warp warpgroup
+//! 4  address matrix mbarrier memory module ops params warp warpgroup
 //! 5  manifest policy
 //! 6  async_copy bulk_copy cache
 //! ```
@@ -26,6 +26,7 @@ mod mbarrier;
 mod memory;
 mod module;
 mod ops;
+mod params;
 mod pointer;
 mod policy;
 mod ptxas;
@@ -47,6 +48,7 @@ pub use mbarrier::{Mbarrier, Poll};
 pub use memory::{Atomic, Cache};
 pub use module::Module;
 pub use ops::{Permute, Round};
+pub use params::{Argument, Declared, Late, Nullable, ParamType, Params, Ptr};
 pub use pointer::{Global, Multiple, Pointer, Shared, Space};
 pub use policy::{Evict, Policy};
 pub use ptxas::Ptxas;
