@@ -6,19 +6,22 @@ use std::error::Error;
 use std::time::Duration;
 
 use hcq::{Args, Device, LaunchConfig, Selector};
-use ptxgen::{Kernel, Module, Ptxas, Special, Target};
+use ptxgen::{Kernel, Module, Params, Ptr, Ptxas, Special, Target, kernel_params};
 
 const COUNT: u32 = 1000;
 
-/// `scale(x, count, factor)`: multiplies `count` floats by `factor`.
+kernel_params! {
+    /// `scale`: multiplies `count` floats by `factor`.
+    pub struct Scale { x: Ptr<f32, 16>, count: u32, factor: f32 }
+}
+
 pub fn module(target: Target) -> Module {
     let k = Kernel::new("scale");
-    let x = k.param_ptr::<f32>("x", 16);
-    let (count, factor) = (k.param::<u32>("count"), k.param::<f32>("factor"));
+    let p = Scale::declare(&k);
     let i = k.mad(k.special(Special::CtaidX), k.special(Special::NtidX), k.special(Special::TidX));
-    k.if_(k.lt(i, count), || {
-        let at = k.at(x, i);
-        k.store(at, k.mul(k.load(at), factor));
+    k.if_(k.lt(i, p.count), || {
+        let at = k.at(p.x, i);
+        k.store(at, k.mul(k.load(at), p.factor));
     });
     let mut module = Module::new(target);
     module.add(k);
@@ -43,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let floats: Vec<f32> = (0..COUNT).map(|i| i as f32).collect();
     x.write_slice(0, &floats)?;
     let mut queue = device.queue()?;
-    let args = Args::new().buffer(&x).u32(COUNT).f32(0.5);
+    let args: Args = Scale { x: &x, count: COUNT, factor: 0.5 }.args();
     // SAFETY: the kernel changes COUNT floats of `x`, as many as it holds; buffers are aligned to 256 bytes.
     unsafe { queue.launch(&kernel, LaunchConfig::new(COUNT.div_ceil(128), 128), &args)? };
     queue.submit()?.wait(Duration::from_secs(10))?;

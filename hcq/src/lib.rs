@@ -117,8 +117,8 @@ pub use error::{DriverError, Error, LaunchError, MemoryError, OpenError, Program
 pub use info::{BackendKind, Classes, GpuCache, Info};
 pub use memory::manager::Mapping;
 pub use memory::plain::Plain;
-pub use objects::args::Args;
-pub use objects::buffer::Buffer;
+pub use objects::args::{Args, Argument};
+pub use objects::buffer::{Buffer, BufferAt};
 pub use objects::program::Program;
 pub use options::{DeviceOptions, Selector};
 pub use profile::{BadProfile, CommandMemory, Descriptor, Preemption, Profile, Release, Subcontext};

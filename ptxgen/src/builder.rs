@@ -231,14 +231,16 @@ impl Kernel {
         Raw { class, id: *count }
     }
 
-    /// A parameter without conditions.
+    /// A parameter without conditions. [`kernel_params!`](crate::kernel_params) declares all of a kernel.
     pub fn param<T: Ty>(&self, name: &str) -> Reg<T> {
-        self.declare(name, Contract::Any)
+        self.list::<T>(name, Contract::Any);
+        self.load_param(name)
     }
 
     /// A parameter that the caller promises is a multiple of `of`.
     pub fn param_multiple(&self, name: &str, of: u32) -> Multiple {
-        Multiple::promised(self.declare(name, Contract::MultipleOf(of)), of)
+        self.list_multiple(name, of);
+        Multiple::promised(self.load_param(name), of)
     }
 
     /// A pointer into global memory that the caller promises is aligned to `align` bytes.
@@ -246,25 +248,45 @@ impl Kernel {
     /// # Panics
     /// If `align` is no power of two.
     pub fn param_ptr<E: Element>(&self, name: &str, align: u32) -> Pointer<Global, E> {
-        assert!(align.is_power_of_two(), "alignment {align} of parameter {name} is no power of two");
-        let generic: Reg<u64> = self.declare(name, Contract::Aligned(align));
-        let address = self.reg::<u64>();
-        self.emit(format!("cvta.to.global.u64 {address}, {generic};"));
-        Pointer::aligned(address, align)
+        self.list_pointer(name, align);
+        self.load_pointer(name, align)
     }
 
-    fn declare<T: Ty>(&self, name: &str, contract: Contract) -> Reg<T> {
+    /// Lists a parameter, whose value [`Kernel::load_param`] loads.
+    pub(crate) fn list<T: Ty>(&self, name: &str, contract: Contract) {
         assert!(T::BYTES > 0, "parameter {name} cannot be a predicate");
         let ty = if T::KIND == Kind::Opaque { "b32" } else { T::NAME };
         let name = format!("{}_{name}", self.name);
         let mut state = self.state.borrow_mut();
         assert!(state.params.iter().all(|p| p.name != name), "parameter {name} is declared twice");
-        state.params.push(Param { name: name.clone(), ty, bytes: T::BYTES, contract });
-        drop(state);
+        state.params.push(Param { name, ty, bytes: T::BYTES, contract });
+    }
+
+    pub(crate) fn list_multiple(&self, name: &str, of: u32) {
+        self.list::<u32>(name, Contract::MultipleOf(of));
+    }
+
+    pub(crate) fn list_pointer(&self, name: &str, align: u32) {
+        assert!(align.is_power_of_two(), "alignment {align} of parameter {name} is no power of two");
+        self.list::<u64>(name, Contract::Aligned(align));
+    }
+
+    pub(crate) fn load_param<T: Ty>(&self, name: &str) -> Reg<T> {
         let value = self.reg::<T>();
-        let load = if T::BYTES == 2 && T::KIND == Kind::Float { "b16" } else { ty };
-        self.emit(format!("ld.param.{load} {value}, [{name}];"));
+        let ty = match (T::KIND, T::BYTES) {
+            (Kind::Opaque, _) => "b32",
+            (Kind::Float, 2) => "b16",
+            _ => T::NAME,
+        };
+        self.emit(format!("ld.param.{ty} {value}, [{}_{name}];", self.name));
         value
+    }
+
+    pub(crate) fn load_pointer<E: Element>(&self, name: &str, align: u32) -> Pointer<Global, E> {
+        let generic = self.load_param::<u64>(name);
+        let address = self.reg::<u64>();
+        self.emit(format!("cvta.to.global.u64 {address}, {generic};"));
+        Pointer::aligned(address, align)
     }
 
     /// A shared-memory array of `len` elements, aligned to 16 bytes.

@@ -3,7 +3,7 @@
 //! # Layers
 //! ```text
 //! compiler    cache manifest ptxas  # kernels compiled, and kept
-//! operations  address async_copy bulk_copy matrix mbarrier memory ops policy warp warpgroup  # instructions
+//! operations  address async_copy bulk_copy matrix mbarrier memory ops params policy warp warpgroup  # instructions
 //! builder     builder module        # kernels and modules as they grow
 //! values      alignment error layout pointer reg target ty  # registers, types, targets
 //! ```
@@ -23,6 +23,7 @@ mod mbarrier;
 mod memory;
 mod module;
 mod ops;
+mod params;
 mod pointer;
 mod policy;
 mod ptxas;
@@ -44,6 +45,7 @@ pub use mbarrier::{Mbarrier, Poll};
 pub use memory::{Atomic, Cache};
 pub use module::Module;
 pub use ops::{Permute, Round};
+pub use params::{Argument, Declared, Late, Nullable, ParamType, Params, Ptr};
 pub use pointer::{Global, Multiple, Pointer, Shared, Space};
 pub use policy::{Evict, Policy};
 pub use ptxas::Ptxas;

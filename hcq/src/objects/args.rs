@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::error::{Error, LaunchError};
-use crate::objects::buffer::Buffer;
+use crate::objects::buffer::{Buffer, BufferAt};
 use crate::objects::shared::Shared;
 
 /// Largest alignment of an argument: parameters occupy 4 KiB at most.
@@ -28,6 +28,72 @@ pub struct Args {
 impl fmt::Debug for Args {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Args({} bytes, {} buffers)", self.bytes.len(), self.buffers.len())
+    }
+}
+
+/// One argument of a launch, made of a [`Buffer`], of a place in one or of a number. [`Args`] are collected from
+/// them.
+///
+/// With `ptxgen`, a struct of its `kernel_params!` lists the arguments by name:
+///
+/// ```
+/// use hcq::{Args, Buffer, Device, Selector};
+/// use ptxgen::{Params, Ptr, kernel_params};
+///
+/// kernel_params! {
+///     /// Parameters of `scale`.
+///     struct Scale { x: Ptr<f32, 16>, count: u32, factor: f32 }
+/// }
+///
+/// let device = Device::open(Selector::Sim)?;
+/// let x = device.alloc(4096)?;
+/// let args: Args = Scale { x: &x, count: 1024, factor: 0.5 }.args();
+/// assert_eq!(args.as_bytes(), Args::new().buffer(&x).u32(1024).f32(0.5).as_bytes());
+/// // A part of a buffer.
+/// let args: Args = Scale { x: x.at(1024), count: 768, factor: 0.5 }.args();
+/// assert_eq!(args.as_bytes()[..8], (x.va().raw() + 1024).to_le_bytes());
+/// # Ok::<(), hcq::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Argument<'a>(Value<'a>);
+
+#[derive(Clone, Copy, Debug)]
+enum Value<'a> {
+    Place(BufferAt<'a>),
+    Bytes4([u8; 4]),
+    Bytes8([u8; 8]),
+}
+
+impl<'a> From<BufferAt<'a>> for Argument<'a> {
+    fn from(place: BufferAt<'a>) -> Self {
+        Self(Value::Place(place))
+    }
+}
+
+impl<'a> From<&'a Buffer> for Argument<'a> {
+    fn from(buffer: &'a Buffer) -> Self {
+        buffer.at(0).into()
+    }
+}
+
+macro_rules! numbers {
+    ($($ty:ty => $bytes:ident),*) => { $(
+        impl From<$ty> for Argument<'_> {
+            fn from(value: $ty) -> Self {
+                Self(Value::$bytes(value.to_le_bytes()))
+            }
+        }
+    )* };
+}
+numbers!(u32 => Bytes4, i32 => Bytes4, f32 => Bytes4, u64 => Bytes8, i64 => Bytes8, f64 => Bytes8);
+
+impl<'a> FromIterator<Argument<'a>> for Args {
+    fn from_iter<I: IntoIterator<Item = Argument<'a>>>(arguments: I) -> Self {
+        arguments.into_iter().fold(Self::new(), |args, Argument(value)| match value {
+            Value::Place(BufferAt { buffer, offset }) => args.buffer_at(buffer, offset),
+            Value::Bytes4(bytes) => args.bytes(&bytes, 4),
+            Value::Bytes8(bytes) => args.bytes(&bytes, 8),
+        })
     }
 }
 
@@ -134,6 +200,14 @@ mod tests {
         assert_eq!(args.as_bytes()[24..28], [7, 7, 7, 0]);
         assert_eq!(args.as_bytes()[28], 9);
         assert_eq!(args.places(), [0..4, 8..16, 16..20, 20..24, 24..27, 28..32]);
+    }
+
+    #[test]
+    fn arguments_are_collected_as_they_are_added() {
+        let list = [1u32.into(), 2u64.into(), (-3i32).into(), (-4i64).into(), 5f32.into(), 6f64.into()];
+        let args = Args::from_iter::<[Argument<'_>; 6]>(list);
+        let added = Args::new().u32(1).u64(2).i32(-3).bytes(&(-4i64).to_le_bytes(), 8).f32(5.0);
+        assert_eq!(args.as_bytes(), added.bytes(&6f64.to_le_bytes(), 8).as_bytes());
     }
 
     #[test]

@@ -50,6 +50,19 @@ impl Drop for Inner {
 #[derive(Clone)]
 pub struct Buffer(Arc<Inner>);
 
+/// A place in a buffer, which [`Buffer::at`] names.
+#[derive(Clone, Copy, Debug)]
+pub struct BufferAt<'a> {
+    pub(crate) buffer: &'a Buffer,
+    pub(crate) offset: u64,
+}
+
+impl<'a> From<&'a Buffer> for BufferAt<'a> {
+    fn from(buffer: &'a Buffer) -> Self {
+        buffer.at(0)
+    }
+}
+
 impl fmt::Debug for Buffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Buffer({} at {})", Bytes(self.len()), self.va())
@@ -80,6 +93,11 @@ impl Buffer {
         self.0.shared.core.observer().named(self.va(), name);
     }
 
+    /// The place `offset` bytes in, as an argument of a launch.
+    pub fn at(&self, offset: u64) -> BufferAt<'_> {
+        BufferAt { buffer: self, offset }
+    }
+
     pub(crate) fn id(&self) -> u64 {
         self.0.id
     }
@@ -89,7 +107,7 @@ impl Buffer {
     }
 
     /// The address `offset` bytes in; the caller stays within the length.
-    pub(crate) fn at(&self, offset: u64) -> GpuVa {
+    pub(crate) fn va_at(&self, offset: u64) -> GpuVa {
         self.0.memory.at(offset)
     }
 

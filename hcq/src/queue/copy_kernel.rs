@@ -1,6 +1,8 @@
 //! Large copies between buffers in a GPU's own memory, done by a kernel: all its SMs together move several
 //! times what one copy engine does.
 
+use zerocopy::{Immutable, IntoBytes};
+
 use crate::backend::MemoryKind;
 use crate::cubin::CubinError;
 use crate::error::{Error, ProgramError};
@@ -31,17 +33,26 @@ const FROM: u64 = 64 << 10;
 /// More blocks than this in one launch are left to the engine: 8 TiB.
 const MAX_BLOCKS: u64 = 1 << 31;
 
+/// The parameters of both kernels.
+#[derive(Immutable, IntoBytes)]
+#[repr(C)]
+struct Parameters {
+    src: u64,
+    dst: u64,
+    len: u64,
+}
+
 /// A copy as a launch.
 pub(crate) struct CopyLaunch {
-    pub kernel: Kernel,
-    pub config: LaunchConfig,
-    pub parameters: [u8; 24],
+    kernel: Kernel,
+    config: LaunchConfig,
+    parameters: Parameters,
 }
 
 impl CopyLaunch {
     /// As a queue records it.
     pub fn launch(&self) -> Launch<'_> {
-        Launch { kernel: &self.kernel, config: self.config, parameters: &self.parameters }
+        Launch { kernel: &self.kernel, config: self.config, parameters: self.parameters.as_bytes() }
     }
 }
 
@@ -67,11 +78,8 @@ pub(crate) fn for_copy(
     }
     let Some([copy, realign]) = shared.copy_kernels(|| load(shared))? else { return Ok(None) };
     let kernel = if is_aligned { copy } else { realign };
-    let mut parameters = [0; 24];
-    for (place, value) in parameters.chunks_exact_mut(8).zip([from, to, len]) {
-        place.copy_from_slice(&value.to_le_bytes());
-    }
-    Ok(Some(CopyLaunch { kernel, config: LaunchConfig::new(blocks as u32, THREADS), parameters }))
+    let config = LaunchConfig::new(blocks as u32, THREADS);
+    Ok(Some(CopyLaunch { kernel, config, parameters: Parameters { src: from, dst: to, len } }))
 }
 
 /// The kernels for equal and for unequal alignment, where there is code for the GPU.

@@ -197,7 +197,9 @@ impl GraphBuilder {
         let ends = vec![src.clone(), dst.clone()];
         match copy_kernel::for_copy(&self.shared, (src, src_off), (dst, dst_off), len)? {
             Some(copy) => self.push_launch(&copy.launch(), &[], true, ends),
-            None => Ok(self.push(Action::Copy { from: src.at(src_off), to: dst.at(dst_off), len }, ends)),
+            None => {
+                Ok(self.push(Action::Copy { from: src.va_at(src_off), to: dst.va_at(dst_off), len }, ends))
+            }
         }
     }
 

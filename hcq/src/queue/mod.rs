@@ -138,7 +138,7 @@ impl Queue {
             Some(copy) => self.record(copy.launch(), true)?,
             None => {
                 self.submitter.flush()?;
-                self.submitter.recorder().copy(src.at(src_off), dst.at(dst_off), len);
+                self.submitter.recorder().copy(src.va_at(src_off), dst.va_at(dst_off), len);
             }
         }
         let channel = self.submitter.channel();

@@ -3,6 +3,7 @@
 use hcq::Buffer;
 
 use crate::engine::matrix::Matrix;
+use crate::error::{Error, Result};
 use crate::model::architecture::Activation;
 
 /// Weights, keys and values of a layer.
@@ -136,6 +137,14 @@ impl LayerMemory {
 }
 
 impl Product {
+    /// The bias, without which GELU has no kernel where there is no gate.
+    ///
+    /// # Errors
+    /// [`Error::MissingTensor`].
+    pub fn gelu_bias(&self) -> Result<&Buffer> {
+        self.bias.as_ref().ok_or_else(|| Error::MissingTensor { name: format!("{}: bias", self.role) })
+    }
+
     /// Bytes of its weights.
     pub fn bytes(&self) -> u64 {
         self.matrices.iter().map(Matrix::bytes).sum()

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use hcq::{Args, Buffer, Device};
+use hcq::{Buffer, BufferAt, Device};
 use rayon::prelude::*;
 
 use crate::engine::order::HeadOrder;
@@ -62,25 +62,14 @@ impl Matrix {
         self.format.packed_bytes(row.into(), self.cols.into())
     }
 
-    /// The address from row `row` on, a multiple of [`Format::rows_together`]: the first argument of a kernel
-    /// that reads a matrix.
-    pub fn args_from(&self, row: u32) -> Args {
-        Args::new().buffer_at(&self.buffer, self.offset_of(row))
+    /// The weights from row `row` on, a multiple of [`Format::rows_together`].
+    pub fn from_row(&self, row: u32) -> BufferAt<'_> {
+        self.buffer.at(self.offset_of(row))
     }
 
-    /// Adds the address of the values, `[rows][cols]` in f16, of a matrix of [`Format::F16`].
-    pub fn halves(&self, args: Args) -> Args {
-        args.buffer(&self.buffer)
-    }
-
-    /// The buffer with the weights.
+    /// The buffer with the weights; of [`Format::F16`] the values, `[rows][cols]`.
     pub fn buffer(&self) -> &Buffer {
         &self.buffer
-    }
-
-    /// The address of the weights: the first argument of every kernel that reads a whole matrix.
-    pub fn args(&self) -> Args {
-        self.args_from(0)
     }
 }
 

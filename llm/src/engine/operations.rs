@@ -1,6 +1,7 @@
 //! Lowers a model to one launch per operation.
 
 use hcq::{Args, Buffer, Kernel, LaunchConfig};
+use ptxgen::Params;
 
 use crate::cache::CacheType;
 use crate::engine::launch::Launch;
@@ -16,7 +17,7 @@ use crate::kernels::heads::{even_shares, kernel_dims};
 use crate::kernels::layers::{self, cap, experts, gelu, heads, layer_norm, post_norm, rows};
 use crate::kernels::limits::{NO_WINDOW, infix};
 use crate::kernels::operations::matvec::Epilogue;
-use crate::kernels::operations::{attention, norm, rope, token};
+use crate::kernels::operations::{attention, matvec, norm, quantized_attention, rope, token};
 use crate::model::architecture::Activation;
 use crate::model::config::Config;
 
@@ -113,7 +114,7 @@ impl Operations {
         p.cap_logits()?;
         p.argmax()?;
         let kernel = p.vector("advance")?;
-        let args = Args::new().buffer(&m.state.words);
+        let args = token::Advance { state: &m.state.words }.args();
         let advance = Launch::new("advance", kernel, LaunchConfig::new(1, 32), args);
         let Planner { launches, products, v, .. } = p;
         Ok(Self { launches, products, last_layer, head, advance, x: v.x })
@@ -130,14 +131,27 @@ impl Operations {
     }
 }
 
-/// The arguments of `prepare_heads` for `qkv` in `shares` parts that are `pitch` tokens apart, and the blocks
-/// of a token; `None` if there is nothing to prepare.
+/// How sums are in parts.
+#[derive(Clone, Copy, Debug)]
+pub struct Parts {
+    /// How many there are.
+    pub shares: u32,
+    /// How many tokens they are apart.
+    pub pitch: u32,
+}
+
+impl Parts {
+    /// The sums of one token in one part.
+    pub const ONE: Self = Self { shares: 1, pitch: 1 };
+}
+
+/// The arguments of `prepare_heads` for `qkv`, and the blocks of a token; `None` if there is nothing to prepare.
 pub fn heads_args(
     c: &Config,
     p: &Product,
     norms: Option<&HeadNormMemory>,
     qkv: &Buffer,
-    (shares, pitch): (u32, u32),
+    parts: Parts,
 ) -> Result<Option<(Args, u32)>> {
     if p.bias.is_none() && norms.is_none() {
         return Ok(None);
@@ -145,30 +159,33 @@ pub fn heads_args(
     let biased = p.bias.as_ref().map_or(0, |_| heads::BIASED);
     let normed = norms.map_or(0, |_| heads::NORMED);
     let (q_dim, kv_dim) = (fits(c.q_dim())?, fits(c.kv_dim())?);
-    let [q_len, k_len] = norms.map_or([q_dim, kv_dim], |norms| norms.lengths);
+    let [q_length, k_length] = norms.map_or([q_dim, kv_dim], |norms| norms.lengths);
     // Inputs that a flag leaves out are not read.
     let [q_norm, k_norm] = norms.map_or([qkv, qkv], |norms| norms.weights.each_ref());
-    let args = Args::new().buffer(qkv).buffer(p.bias.as_ref().unwrap_or(qkv)).buffer(q_norm).buffer(k_norm);
-    let args = args.u32(q_dim).u32(kv_dim).u32(q_len).u32(k_len).u32(shares).u32(pitch);
-    Ok(Some((args.f32(c.norm_eps).u32(biased | normed), q_dim / q_len + kv_dim / k_len + 1)))
+    let bias = p.bias.as_ref().unwrap_or(qkv);
+    let (eps, flags, Parts { shares, pitch: share_pitch }) = (c.norm_eps, biased | normed, parts);
+    let args = heads::PrepareHeads {
+        qkv,
+        bias,
+        q_norm,
+        k_norm,
+        q_dim,
+        kv_dim,
+        q_length,
+        k_length,
+        shares,
+        share_pitch,
+        eps,
+        flags,
+    };
+    Ok(Some((args.args(), q_dim / q_length + kv_dim / k_length + 1)))
 }
 
-/// The arguments of `post_norm` for a product in `shares` parts that are `pitch` tokens apart, times
-/// `factor`.
-pub fn post_norm_args(
-    c: &Config,
-    norm: &NormMemory,
-    (sums, x): (&Buffer, &Buffer),
-    (shares, pitch, factor): (u32, u32, f32),
-) -> Result<Args> {
-    let args = Args::new().buffer(sums).buffer(&norm.weight).buffer(x).u32(fits(c.hidden)?).f32(c.norm_eps);
-    Ok(args.u32(shares).u32(pitch).f32(factor))
-}
-
-/// The window and the cap of the scores of a layer, as kernels with limits take them; `None` without either.
-pub fn limits(c: &Config, layer: &LayerMemory) -> Option<(u32, f32)> {
+/// The window and the cap of the scores of a layer, as kernels with limits take them; both are `None` for one
+/// without.
+pub fn limits(c: &Config, layer: &LayerMemory) -> (Option<u32>, Option<f32>) {
     let limited = layer.window.is_some() || c.score_cap.is_some();
-    limited.then(|| (layer.window.unwrap_or(NO_WINDOW), c.score_cap.unwrap_or(0.0)))
+    limited.then(|| (layer.window.unwrap_or(NO_WINDOW), c.score_cap.unwrap_or(0.0))).unzip()
 }
 
 /// The number of split-K parts into which attention splits the positions.
@@ -198,22 +215,22 @@ impl Planner<'_> {
 
     fn embed(&mut self) -> Result<()> {
         let embedding = &self.m.embedding;
-        let (format, cols) = (embedding.format, embedding.cols);
-        let args =
-            embedding.args().buffer(&self.m.state.words).buffer(&self.v.x).u32(embedding.rows).u32(cols);
+        let (format, rows, cols) = (embedding.format, embedding.rows, embedding.cols);
+        let (state, x) = (&self.m.state.words, &self.v.x);
+        let args = token::Embed { weights: embedding.buffer(), state, out: x, rows, cols }.args();
         let kernel = self.programs.kernel(format.suffix(), &format!("embed_{}", format.suffix()))?;
         let config = LaunchConfig::new(token::embed_blocks(format, cols), token::THREADS);
         let launch = Launch::new("embedding", kernel, config, args).with_weights(embedding.row_bytes());
         self.launches.push(launch);
         let blocks = cols.div_ceil(rows::THREADS);
         if let Some(factor) = self.m.config.embedding_scale() {
-            let args = Args::new().buffer(&self.v.x).u32(cols).f32(factor);
+            let args = rows::Scale { x, len: cols, factor }.args();
             let kernel = self.of_layers("scale")?;
             self.push("embedding", kernel, blocks, rows::THREADS, args);
         }
         let Some(positions) = &self.m.positions else { return Ok(()) };
-        let args = Args::new().buffer(&self.v.x).buffer(positions).buffer(&self.m.state.words);
-        let args = args.u32(cols).u32(fits(self.m.config.context)?);
+        let context = fits(self.m.config.context)?;
+        let args = rows::AddPosition { x: &self.v.x, positions, state, len: cols, rows: context }.args();
         let kernel = self.of_layers("add_position")?;
         self.push("embedding", kernel, blocks, rows::THREADS, args);
         Ok(())
@@ -231,8 +248,11 @@ impl Planner<'_> {
     ) -> Result<()> {
         let rows = if epilogue == Epilogue::Gate { matrix.rows / 2 } else { matrix.rows };
         let out_at = 4 * offset as u64;
-        let args = matrix.args().buffer(x).buffer_at(out, out_at).u32(rows).u32(matrix.cols);
-        let product = choices::Product { format: matrix.format, epilogue, rows, cols: matrix.cols };
+        let cols = matrix.cols;
+        let args =
+            matvec::Matvec { weights: matrix.from_row(0), x: x.at(0), out: out.at(out_at), rows, cols }
+                .args();
+        let product = choices::Product { format: matrix.format, epilogue, rows, cols };
         let shape = self.choices.matvec(&product);
         let (x, out) = (x.clone(), out.clone());
         self.products.push(ProductLaunch { launch: self.launches.len(), product, x, out, out_at });
@@ -256,12 +276,17 @@ impl Planner<'_> {
 
     fn norm(&mut self, norm: &NormMemory) -> Result<()> {
         let c = &self.m.config;
-        let args = Args::new().buffer(&self.v.x).buffer(&norm.weight);
-        let args = norm.bias.iter().fold(args, Args::buffer).buffer(&self.v.normed);
-        let args = args.u32(fits(c.hidden)?).f32(c.norm_eps);
-        let (kernel, threads, vectors) = match norm.bias {
-            None => (self.vector("rmsnorm")?, norm::THREADS, 1),
-            Some(_) => (self.of_layers("layer_norm")?, layer_norm::THREADS, 2),
+        let (len, eps) = (fits(c.hidden)?, c.norm_eps);
+        let (x, weight, out) = (&self.v.x, &norm.weight, &self.v.normed);
+        let (args, kernel, threads, vectors) = match &norm.bias {
+            None => {
+                let args = norm::RmsNorm { x, weight, out, len, eps }.args();
+                (args, self.vector("rmsnorm")?, norm::THREADS, 1)
+            }
+            Some(bias) => {
+                let args = layer_norm::LayerNorm { x, weight, bias, out, len, eps }.args();
+                (args, self.of_layers("layer_norm")?, layer_norm::THREADS, 2)
+            }
         };
         let launch = Launch::new(norm.role, kernel, LaunchConfig::new(1, threads), args);
         self.launches.push(launch.with_weights(4 * vectors * c.hidden as u64));
@@ -306,7 +331,11 @@ impl Planner<'_> {
             Target::Residual(Some(norm)) => {
                 let apart = self.m.device.alloc(4 * self.m.config.hidden as u64)?;
                 self.matvec(p.role, &p.matrices[0], Epilogue::Store, &from, &apart, 0)?;
-                let args = post_norm_args(&self.m.config, norm, (&apart, &self.v.x), (1, 1, 1.0))?;
+                let (weight, x, Parts { shares, pitch: share_pitch }) = (&norm.weight, &self.v.x, Parts::ONE);
+                let (len, eps, factor) = (fits(self.m.config.hidden)?, self.m.config.norm_eps, 1.0);
+                let sums = &apart;
+                let args =
+                    post_norm::PostNorm { sums, weight, x, len, eps, shares, share_pitch, factor }.args();
                 let kernel = self.of_layers("post_norm")?;
                 self.push(norm.role, kernel, 1, post_norm::THREADS, args);
                 Ok(())
@@ -329,26 +358,36 @@ impl Planner<'_> {
 
     fn activated(&mut self, p: &Product, activation: Activation, from: &Buffer) -> Result<()> {
         let (c, ff) = (&self.m.config, self.v.ff.clone());
-        let (kernel, threads, gated) = match (activation, &p.matrices[..]) {
-            (Activation::SiluGate, [both]) => return self.matvec(p.role, both, Epilogue::Gate, from, &ff, 0),
-            (Activation::SiluGate, _) => (self.vector("silu_mul")?, norm::SILU_THREADS, true),
-            (Activation::GeluGate, _) => (self.of_layers("gelu_gate")?, gelu::THREADS, true),
-            (Activation::Gelu, _) => (self.of_layers("gelu")?, gelu::THREADS, false),
-        };
-        let apart = self.m.device.alloc(if gated { 8 } else { 4 } * c.ff as u64)?;
+        if let (Activation::SiluGate, [both]) = (activation, &p.matrices[..]) {
+            return self.matvec(p.role, both, Epilogue::Gate, from, &ff, 0);
+        }
+        let (half, len) = (4 * c.ff as u64, fits(c.ff)?);
+        let apart = self.m.device.alloc(if activation.is_gated() { 2 * half } else { half })?;
         self.stacked(p, from, &apart)?;
-        let args = Args::new().buffer(&apart);
-        let args = if gated { args.buffer_at(&apart, 4 * c.ff as u64) } else { args };
-        let args = p.bias.iter().fold(args, Args::buffer);
-        let len = fits(c.ff)?;
-        self.push(p.role, kernel, len.div_ceil(threads), threads, args.buffer(&ff).u32(len));
+        let (gate, up, out) = (apart.at(0), apart.at(half), ff.at(0));
+        let (kernel, threads, args) = match activation {
+            Activation::SiluGate => {
+                let args = norm::SiluMul { gate, up, out, len }.args();
+                (self.vector("silu_mul")?, norm::SILU_THREADS, args)
+            }
+            Activation::GeluGate => {
+                (self.of_layers("gelu_gate")?, gelu::THREADS, gelu::GeluGate { gate, up, out, len }.args())
+            }
+            Activation::Gelu => {
+                let args = gelu::Gelu { up: &apart, bias: p.gelu_bias()?, out: &ff, len }.args();
+                (self.of_layers("gelu")?, gelu::THREADS, args)
+            }
+        };
+        self.push(p.role, kernel, len.div_ceil(threads), threads, args);
         Ok(())
     }
 
     /// Adds biases to queries, keys and values, and normalizes queries and keys, where the model does.
     fn prepare_heads(&mut self, p: &Product, norms: Option<&HeadNormMemory>) -> Result<()> {
         let qkv = self.v.qkv.clone();
-        let Some((args, pieces)) = heads_args(&self.m.config, p, norms, &qkv, (1, 1))? else { return Ok(()) };
+        let Some((args, pieces)) = heads_args(&self.m.config, p, norms, &qkv, Parts::ONE)? else {
+            return Ok(());
+        };
         let kernel = self.of_layers("prepare_heads")?;
         self.push(p.role, kernel, pieces, heads::THREADS, args);
         Ok(())
@@ -367,12 +406,13 @@ impl Planner<'_> {
         self.norm(&e.norm)?;
         let (normed, x) = (self.v.normed.clone(), self.v.x.clone());
         self.matvec("route", &e.router, Epilogue::Store, &normed, &scores, 0)?;
-        let args = Args::new().buffer(&scores).buffer(&chosen).buffer(&shares);
+        let experts = fits(c.experts)?;
+        let args = experts::Route { scores: &scores, chosen: &chosen, shares: &shares, experts, used }.args();
         let kernel = self.of_layers("route")?;
-        self.push("route", kernel, 1, 32, args.u32(fits(c.experts)?).u32(used));
+        self.push("route", kernel, 1, 32, args);
         let product = |p: &mut Self, role, matrix: &Matrix, x: &Buffer, out: &Buffer, (rows, pitch)| {
-            let args =
-                matrix.args().buffer(x).buffer(&chosen).buffer(out).u32(rows).u32(matrix.cols).u32(pitch);
+            let (weights, chosen, cols) = (matrix.buffer(), &chosen, matrix.cols);
+            let args = experts::ExpertProduct { weights, x, chosen, out, rows, cols, pitch }.args();
             let kernel = p.programs.kernel(experts::PRODUCTS, &experts::product_name(matrix.format))?;
             let config = LaunchConfig::new((rows.div_ceil(experts::THREADS / 32), used), experts::THREADS);
             let read = matrix.row_bytes() * u64::from(rows) * u64::from(used);
@@ -382,11 +422,12 @@ impl Planner<'_> {
         product(self, "gate up", &e.gate, &normed, &gate, (ff, 0))?;
         product(self, "gate up", &e.up, &normed, &up, (ff, 0))?;
         self.overlap_previous();
-        let args = Args::new().buffer(&gate).buffer(&up).buffer(&shares).buffer(&activated).u32(ff);
+        let (gate, up, shares, out) = (&gate, &up, &shares, &activated);
+        let args = experts::ExpertSilu { gate, up, shares, out, len: ff }.args();
         let kernel = self.of_layers("expert_silu")?;
         self.push("gate up", kernel, (ff.div_ceil(experts::THREADS), used), experts::THREADS, args);
         product(self, "down", &e.down, &activated, &parts, (hidden, ff))?;
-        let args = Args::new().buffer(&parts).buffer(&x).u32(hidden).u32(used);
+        let args = experts::ExpertSum { parts: &parts, x: &x, len: hidden, used }.args();
         let kernel = self.of_layers("expert_sum")?;
         self.push("down", kernel, hidden.div_ceil(experts::THREADS), experts::THREADS, args);
         Ok(())
@@ -394,7 +435,7 @@ impl Planner<'_> {
 
     fn add_bias(&mut self, role: &'static str, bias: &Buffer) -> Result<()> {
         let hidden = fits(self.m.config.hidden)?;
-        let args = Args::new().buffer(&self.v.x).buffer(bias).u32(hidden);
+        let args = rows::AddBias { x: &self.v.x, bias, len: hidden }.args();
         let kernel = self.of_layers("add_bias")?;
         self.push(role, kernel, hidden.div_ceil(rows::THREADS), rows::THREADS, args);
         Ok(())
@@ -403,14 +444,20 @@ impl Planner<'_> {
     fn rope(&mut self, layer: &LayerMemory) -> Result<()> {
         let (m, c) = (self.m, &self.m.config);
         let pairs = fits((c.heads + 2 * c.kv_heads) * c.head_dim / 2)?;
-        let args = Args::new().buffer(&self.v.qkv).buffer(&layer.turns).buffer(&m.state.words);
-        let args = args.buffer(&layer.keys).buffer(&layer.values).u32(fits(c.heads)?).u32(fits(c.kv_heads)?);
-        let args = args.u32(fits(c.head_dim / 2)?).u32(m.cache.context);
-        let (kernel, args) = match m.cache.scales_at {
-            None => ("rope_cache", args),
-            Some(at) => ("rope_cache_q8_0", args.u32(at)),
-        };
-        let kernel = self.vector(kernel)?;
+        let args = rope::RopeCache {
+            qkv: &self.v.qkv,
+            turns: &layer.turns,
+            state: &m.state.words,
+            keys: &layer.keys,
+            values: &layer.values,
+            heads: fits(c.heads)?,
+            kv_heads: fits(c.kv_heads)?,
+            half_dim: fits(c.head_dim / 2)?,
+            context: m.cache.context,
+            scales_at: m.cache.scales_at,
+        }
+        .args();
+        let kernel = self.vector(&format!("rope_cache{}", m.cache.kv.suffix()))?;
         self.push("rotate, cache", kernel, pairs.div_ceil(rope::THREADS), rope::THREADS, args);
         Ok(())
     }
@@ -420,19 +467,48 @@ impl Planner<'_> {
         let (heads, head_dim) = (fits(c.heads)?, fits(c.head_dim)?);
         let dims = kernel_dims(head_dim);
         let split = self.shares > 1 || m.cache.kv == CacheType::Q8_0;
-        let limits = limits(c, layer);
-        let infix = infix(limits.is_some());
+        let (window, cap) = limits(c, layer);
+        let infix = infix(window.is_some());
         let name = match m.cache.kv {
             CacheType::F16 => format!("attention_{infix}{}{dims}", if split { "split_" } else { "" }),
             CacheType::Q8_0 => format!("attention_{infix}q8_0_{dims}"),
         };
         let out = if split { &v.partials } else { &v.attended };
-        let args = Args::new().buffer(&v.qkv).buffer(&layer.keys).buffer(&layer.values);
-        let args = args.buffer(&m.state.words).buffer(out).u32(m.cache.context).u32(head_dim);
-        let args = args.u32(fits(c.heads / c.kv_heads)?).f32(c.score_scale());
-        let args = m.cache.scales_at.into_iter().fold(args, Args::u32);
-        let args = limits.into_iter().fold(args, |args, (window, cap)| args.u32(window).f32(cap));
-        let combine = Args::new().buffer(&v.partials).buffer(&v.attended).u32(head_dim).u32(self.shares);
+        let (q, keys, values, state) = (&v.qkv, &layer.keys, &layer.values, &m.state.words);
+        let (context, group, scale) = (m.cache.context, fits(c.heads / c.kv_heads)?, c.score_scale());
+        let args = match m.cache.scales_at {
+            None => attention::Attention {
+                q,
+                keys,
+                values,
+                state,
+                out,
+                context,
+                head_dim,
+                group,
+                scale,
+                window,
+                cap,
+            }
+            .args(),
+            Some(scales_at) => quantized_attention::QuantizedAttention {
+                q,
+                keys,
+                values,
+                state,
+                out,
+                context,
+                head_dim,
+                group,
+                scale,
+                scales_at,
+                window,
+                cap,
+            }
+            .args(),
+        };
+        let (partials, out, shares) = (&v.partials, &v.attended, self.shares);
+        let combine = attention::Combine { partials, out, head_dim, shares }.args();
         let config = LaunchConfig::new((heads, self.shares), attention::THREADS);
         let launch = Launch::new("attention", self.programs.kernel("attention", &name)?, config, args);
         self.launches.push(launch.with_cache(m.cache.bytes_per_position()));
@@ -447,7 +523,7 @@ impl Planner<'_> {
     fn cap_logits(&mut self) -> Result<()> {
         let (m, Some(cap)) = (self.m, self.m.config.logit_cap) else { return Ok(()) };
         let vocab = fits(m.config.vocab)?;
-        let args = Args::new().buffer(&m.state.logits).u32(vocab).f32(cap);
+        let args = cap::Cap { logits: &m.state.logits, count: vocab, cap }.args();
         let kernel = self.of_layers("cap")?;
         self.push("output", kernel, vocab.div_ceil(cap::THREADS), cap::THREADS, args);
         Ok(())
@@ -457,10 +533,12 @@ impl Planner<'_> {
         let (m, blocks) = (self.m, token::ARGMAX_BLOCKS);
         let candidates = || m.device.alloc(4 * u64::from(blocks));
         let (values, indices) = (candidates()?, candidates()?);
-        let args = Args::new().buffer(&m.state.logits).buffer(&values).buffer(&indices);
+        let (best_values, best_indices, count) = (&values, &indices, fits(m.config.vocab)?);
+        let args = token::Argmax { logits: &m.state.logits, best_values, best_indices, count }.args();
         let kernel = self.vector("argmax")?;
-        self.push("argmax", kernel, blocks, token::THREADS, args.u32(fits(m.config.vocab)?));
-        let args = Args::new().buffer(&values).buffer(&indices).buffer(&m.state.words).u32(blocks);
+        self.push("argmax", kernel, blocks, token::THREADS, args);
+        let state = &m.state.words;
+        let args = token::ArgmaxFinish { best_values, best_indices, state, candidates: blocks }.args();
         let kernel = self.vector("argmax_finish")?;
         self.push("argmax", kernel, 1, 32, args);
         Ok(())

@@ -1,6 +1,7 @@
 //! The decode state of a sequence: position, tokens, and the logits after the last step.
 
-use hcq::{Args, Buffer, Device, Kernel, LaunchConfig};
+use hcq::{Buffer, Device, Kernel, LaunchConfig};
+use ptxgen::Params;
 
 use crate::engine::launch::Launch;
 use crate::engine::matrix::fits;
@@ -67,10 +68,10 @@ impl State {
 
     /// The launch that chooses a token by what [`State::set_draw`] has set.
     pub fn choice(&self, code: Kernel) -> Result<Launch> {
-        let args = Args::new().buffer(&self.resident).buffer(&self.words).buffer(&self.draw);
-        let vocab = fits(self.vocab)?;
+        let (state, draw, vocab) = (&self.words, &self.draw, fits(self.vocab)?);
+        let args = kernel::SampleToken { logits: &self.resident, state, draw, count: vocab }.args();
         let config = LaunchConfig::new(1, kernel::BLOCK).with_dynamic_shared(kernel::dynamic_shared(vocab));
-        Ok(Launch::new("sample", code, config, args.u32(vocab)))
+        Ok(Launch::new("sample", code, config, args))
     }
 
     /// Sets the position.

@@ -1,6 +1,7 @@
 //! Lowers a model to the persistent step: its list of phases, and its launches.
 
-use hcq::{Args, Buffer, LaunchConfig};
+use hcq::{Buffer, LaunchConfig};
+use ptxgen::Params;
 
 use crate::engine::launch::Launch;
 use crate::engine::layers::{HeadNormMemory, LayerMemory, NormMemory, Product, Source, Step, Target};
@@ -11,7 +12,7 @@ use crate::engine::programs::Programs;
 use crate::engine::state::State;
 use crate::error::Result;
 use crate::kernels::format::TILE_COLS;
-use crate::kernels::stream::kernel::NAME;
+use crate::kernels::stream::kernel::{NAME, Step as Parameters};
 use crate::kernels::stream::layout::{CONSUMERS, GROUP_SLOTS, MAX_SLOTS, Needs, THREADS};
 use crate::kernels::stream::sync::{
     FIRST_PHASE_AT, MARKS, MAX_BLOCKS, PACKET_BYTES, PACKET_VALUES, PHASES_PER_STEP, SYNC_WORDS,
@@ -193,11 +194,22 @@ pub fn plan(m: &DeviceModel, programs: &mut Programs, timed: bool) -> Result<Opt
     let inputs = slots * slot;
     let ragged = m.matrices().any(|m| !m.cols.is_multiple_of(CONSUMERS * TILE_COLS));
     let launch = |role, tasks: &Buffer, range: std::ops::Range<usize>, timed: bool| -> Result<Launch> {
-        let args = Args::new().buffer(tasks).buffer(&m.state.words).buffer(&sync);
-        let args = if timed { args.buffer(&times) } else { args.u64(0) };
-        let args = args.u32(fits(range.start)?).u32(fits(range.end)?).u32(slots).u32(slot).u32(ragged.into());
         let held = inputs + needs.inputs;
-        let args = args.u32(inputs).u32(held).u32(held + needs.held);
+        let args = Parameters {
+            tasks,
+            state: &m.state.words,
+            sync: &sync,
+            times: timed.then_some(&times),
+            first: fits(range.start)?,
+            last: fits(range.end)?,
+            slots,
+            slot_bytes: slot,
+            ragged: ragged.into(),
+            inputs,
+            held,
+            scratch: held + needs.held,
+        }
+        .args();
         let phases = &phases[range];
         Ok(Launch::new(role, kernel.clone(), config, args)
             .with_weights(phases.iter().map(|p| p.weight_bytes).sum())

@@ -252,11 +252,6 @@ impl Format {
         }
     }
 
-    /// Adds the kernel's pointer parameter.
-    pub(crate) fn param(self, k: &Kernel) -> Pointer<Global, u8> {
-        k.param_ptr::<u8>("weights", 16)
-    }
-
     /// Start of row `row`: for quantized types its pieces of each section of the first tile.
     pub(crate) fn row(
         self,

@@ -24,10 +24,9 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// The parameters `window` and `cap`, the latter as scores are before the softmax.
-    pub fn params(k: &Kernel) -> Self {
-        let (window, cap) = (k.param::<u32>("window"), k.param::<f32>("cap"));
-        Self { window, cap: k.mul(cap, std::f32::consts::LOG2_E) }
+    /// The parameters `window` and `cap` of a kernel that has them, the latter as scores are before the softmax.
+    pub fn new(k: &Kernel, (window, cap): (Option<Reg<u32>>, Option<Reg<f32>>)) -> Option<Self> {
+        Some(Self { window: window?, cap: k.mul(cap?, std::f32::consts::LOG2_E) })
     }
 
     /// The first position that the last of `positions` positions sees.

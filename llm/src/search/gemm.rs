@@ -4,15 +4,16 @@
 
 use half::f16;
 use hcq::{Args, Buffer, Kernel, LaunchConfig};
+use ptxgen::Params;
 
 use crate::engine::launch::filled;
 use crate::engine::prompt::chunks::refuses;
 use crate::engine::prompt::products::{SIZES, longest_chunk, products};
 use crate::error::Result;
 use crate::kernels::choices::Choices;
-use crate::kernels::prompt::gemm::{self, MORE_TILES, Output};
+use crate::kernels::prompt::gemm::{self, Gemm, MORE_TILES, Output};
 use crate::kernels::prompt::tile::{ProductTile, TokensProduct};
-use crate::kernels::prompt::vector::NORM_THREADS;
+use crate::kernels::prompt::vector::{NORM_THREADS, PromptNorm};
 use crate::kernels::recipe::Recipe;
 use crate::search::bench::{Bench, each, fastest, fill, numbers};
 use crate::search::meter::Meter;
@@ -166,8 +167,9 @@ fn launch(bench: &mut Bench<'_>, room: &Room, p: &TokensProduct, how: (ProductTi
     multiply(bench, room, p, how)?;
     // The reader takes results of 16 values at a time.
     if p.output == Output::Sums && p.rows.is_multiple_of(16) {
-        let args = Args::new().buffer(&room.stream).buffer(&room.sums).buffer(&room.norm);
-        let args = args.buffer(&room.normed).u32(p.rows).f32(1e-5).u32(how.1).u32(p.tokens).f32(1.0);
+        let (x, sums, weight, out) = (&room.stream, &room.sums, &room.norm, &room.normed);
+        let (len, eps, shares, share_pitch, factor) = (p.rows, 1e-5, how.1, p.tokens, 1.0);
+        let args: Args = PromptNorm { x, sums, weight, out, len, eps, shares, share_pitch, factor }.args();
         let config = filled(&room.reader, LaunchConfig::new(p.tokens, NORM_THREADS));
         bench.queue.barrier();
         // SAFETY: the buffers are sized for every product.
@@ -183,9 +185,19 @@ fn multiply(
     (tile, shares): (ProductTile, u32),
 ) -> Result<()> {
     let kernel = bench.programs.kernel(tile.module(), &tile.kernel_name(p.output))?;
-    let args = Args::new().buffer(&room.x).buffer(&room.weights).buffer(&room.sums);
-    let args = args.u32(p.tokens).u32(p.rows).u32(p.cols).u32(p.rows).u32(p.cols / shares).u32(p.tokens);
-    let args = if p.output == Output::Gate { args.f32(1.0) } else { args };
+    let args: Args = Gemm {
+        x: &room.x,
+        w: &room.weights,
+        out: &room.sums,
+        tokens: p.tokens,
+        rows: p.rows,
+        cols: p.cols,
+        pitch: p.rows,
+        share: p.cols / shares,
+        share_pitch: p.tokens,
+        factor: (p.output == Output::Gate).then_some(1.0),
+    }
+    .args();
     let grid = tile.grid(p.output, [p.tokens, p.rows, shares], bench.model.chip().sm_count);
     let config = LaunchConfig::new(grid, tile.threads());
     let config = filled(&kernel, config.with_dynamic_shared(tile.shared_bytes()));

@@ -1,13 +1,14 @@
 //! Lowers a model to the launches of a batch step.
 
 use hcq::{Args, Buffer, LaunchConfig};
+use ptxgen::Params;
 
 use crate::engine::columns::buffers::{Buffers, attention_shares};
 use crate::engine::launch::{Launch, filled};
 use crate::engine::layers::{HeadNormMemory, LayerMemory, NormMemory, Product, Source, Step, Target};
 use crate::engine::matrix::{Matrix, fits};
 use crate::engine::memory::DeviceModel;
-use crate::engine::operations::heads_args;
+use crate::engine::operations::{Parts, heads_args};
 use crate::engine::programs::Programs;
 use crate::engine::stream::{lacks, style};
 use crate::error::{Error, Result};
@@ -79,24 +80,22 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// The arguments of a kernel that reads the columns' state.
-    fn args(&self) -> Args {
-        Args::new().buffer(&self.b.state)
-    }
-
     fn embed(&mut self) -> Result<()> {
         let (b, embedding) = (self.b, &self.model.embedding);
-        let args = embedding.args().buffer(&b.from_host).buffer(&b.state).buffer(&b.x);
+        let (weights, rows, cols) = (embedding.buffer(), embedding.rows, embedding.cols);
+        let args =
+            vector::Embed { weights, from: &b.from_host, state: &b.state, out: &b.x, rows, cols }.args();
         let kernel = format!("columns_embed_{}", embedding.format.suffix());
         let config = LaunchConfig::new(self.columns, vector::THREADS);
-        self.push("embedding", &kernel, config, args.u32(embedding.rows).u32(embedding.cols))
+        self.push("embedding", &kernel, config, args)
     }
 
     /// Adds the last product to the residual stream and normalizes it.
     fn norm(&mut self, norm: &NormMemory) -> Result<()> {
         let (b, c) = (self.b, &self.model.config);
-        let args = self.args().buffer(&b.x).buffer(&b.sums).buffer(&norm.weight).buffer(&b.normed);
-        let args = args.u32(fits(c.hidden)?).f32(c.norm_eps).u32(self.shares).u32(self.columns);
+        let (state, x, sums, weight, out) = (&b.state, &b.x, &b.sums, &norm.weight, &b.normed);
+        let (len, eps, shares, columns) = (fits(c.hidden)?, c.norm_eps, self.shares, self.columns);
+        let args = vector::Norm { state, x, sums, weight, out, len, eps, shares, columns }.args();
         self.push(norm.role, "columns_norm", LaunchConfig::new(self.columns, vector::NORM_THREADS), args)
     }
 
@@ -113,8 +112,9 @@ impl Planner<'_> {
         self.shares = shares.unwrap_or_else(|| product::shares(pitch, cols, sm_count));
         let mut at = 0;
         for (i, part) in parts.iter().enumerate() {
-            let args = part.args().buffer(x).buffer_at(out, 4 * u64::from(at)).u32(part.rows).u32(cols);
-            let args = args.u32(pitch).u32(product::share_tiles(cols, self.shares));
+            let (weights, x, out) = (part.from_row(0), x.at(0), out.at(4 * u64::from(at)));
+            let (rows, share) = (part.rows, product::share_tiles(cols, self.shares));
+            let args = product::ColumnsProduct { weights, x, out, rows, cols, pitch, share }.args();
             let name = product::kernel_name(part.format, self.columns);
             let kernel = self.programs.kernel("columns_product", &name)?;
             let grid = product::grid(part.rows, self.shares, sm_count);
@@ -161,7 +161,7 @@ impl Planner<'_> {
 
     /// Adds biases to queries, keys and values, and normalizes queries and keys, where the model does.
     fn prepare_heads(&mut self, p: &Product, norms: Option<&HeadNormMemory>) -> Result<()> {
-        let parts = (self.shares, self.columns);
+        let parts = Parts { shares: self.shares, pitch: self.columns };
         let Some((args, pieces)) = heads_args(&self.model.config, p, norms, &self.b.sums, parts)? else {
             return Ok(());
         };
@@ -173,19 +173,32 @@ impl Planner<'_> {
     }
 
     fn activate(&mut self, role: &'static str) -> Result<()> {
-        let (b, ff) = (self.b, fits(self.model.config.ff)?);
-        let args = self.args().buffer(&b.sums).buffer(&b.ff).u32(ff).u32(self.shares).u32(self.columns);
-        let config = LaunchConfig::new((vector::tile_blocks(ff), self.columns), vector::THREADS);
+        let (b, len, shares, columns) = (self.b, fits(self.model.config.ff)?, self.shares, self.columns);
+        let args = vector::Act { state: &b.state, sums: &b.sums, out: &b.ff, len, shares, columns }.args();
+        let config = LaunchConfig::new((vector::tile_blocks(len), columns), vector::THREADS);
         self.push(role, "columns_act", config, args)
     }
 
     fn rope(&mut self, layer: &LayerMemory) -> Result<()> {
         let (b, c, cache) = (self.b, &self.model.config, &self.model.cache);
         let pairs = fits((c.heads + 2 * c.kv_heads) * c.head_dim / 2)?;
-        let args = self.args().buffer(&b.tables).buffer(&b.sums).buffer(&self.model.turns).buffer(&b.q);
-        let args = args.buffer(&layer.keys).buffer(&layer.values).u32(fits(c.heads)?).u32(fits(c.kv_heads)?);
-        let args = args.u32(fits(c.head_dim / 2)?).u32(self.pages).u32(self.shares).u32(self.columns);
-        let args = cache.scales_at.into_iter().fold(args, Args::u32);
+        let args = vector::Rope {
+            state: &b.state,
+            tables: &b.tables,
+            sums: &b.sums,
+            turns: &self.model.turns,
+            q: &b.q,
+            keys: &layer.keys,
+            values: &layer.values,
+            heads: fits(c.heads)?,
+            kv_heads: fits(c.kv_heads)?,
+            half_dim: fits(c.head_dim / 2)?,
+            table_pitch: self.pages,
+            shares: self.shares,
+            columns: self.columns,
+            scales_at: cache.scales_at,
+        }
+        .args();
         let kernel = format!("columns_rope{}", cache.kv.suffix());
         let config = LaunchConfig::new((pairs.div_ceil(vector::THREADS), self.columns), vector::THREADS);
         self.push("rotate, cache", &kernel, config, args)
@@ -195,27 +208,42 @@ impl Planner<'_> {
         let (b, c, cache) = (self.b, &self.model.config, &self.model.cache);
         let (head_dim, kv_heads, group) = (fits(c.head_dim)?, fits(c.kv_heads)?, fits(c.heads / c.kv_heads)?);
         let (shares, together) = (fits(attention_shares(self.pages as usize))?, attention::together(group));
-        let args = self.args().buffer(&b.tables).buffer(&b.q).buffer(&layer.keys).buffer(&layer.values);
-        let args = args.buffer(&b.partials).u32(head_dim).u32(kv_heads).u32(group).u32(self.pages);
-        let args = args.f32(c.score_scale());
-        let args = cache.scales_at.into_iter().fold(args, Args::u32);
+        let (state, partials) = (&b.state, &b.partials);
+        let args = attention::Attention {
+            state,
+            tables: &b.tables,
+            q: &b.q,
+            keys: &layer.keys,
+            values: &layer.values,
+            partials,
+            head_dim,
+            kv_heads,
+            group,
+            table_pitch: self.pages,
+            scale: c.score_scale(),
+            scales_at: cache.scales_at,
+        }
+        .args();
         let kernel = attention::kernel_name(kernel_dims(head_dim), cache.kv, together);
         let grid = (kv_heads * group.div_ceil(together), shares, self.columns);
         self.push("attention", &kernel, LaunchConfig::new(grid, attention::THREADS), args)?;
-        let args = self.args().buffer(&b.partials).buffer(&b.attended).u32(head_dim).u32(fits(c.heads)?);
+        let (out, heads) = (&b.attended, fits(c.heads)?);
+        let args = attention::Merge { state, partials, out, head_dim, heads, shares }.args();
         let grid = (vector::tile_blocks(fits(c.q_dim())?), self.columns);
-        self.push("attention", "columns_merge", LaunchConfig::new(grid, vector::THREADS), args.u32(shares))
+        self.push("attention", "columns_merge", LaunchConfig::new(grid, vector::THREADS), args)
     }
 
     fn output(&mut self) -> Result<()> {
         let (b, vocab) = (self.b, fits(self.model.config.vocab)?);
         let output = std::slice::from_ref(&self.model.output);
         self.multiply("output", output, (&b.normed, &b.logits), Some(1))?;
-        let [values, indices] = &b.best;
-        let args = self.args().buffer(&b.logits).buffer(values).buffer(indices).u32(vocab);
+        let (state, [best_values, best_indices]) = (&b.state, &b.best);
+        let (logits, count) = (&b.logits, vocab);
+        let args = vector::Argmax { state, logits, best_values, best_indices, count }.args();
         let config = LaunchConfig::new((vector::ARGMAX_BLOCKS, self.columns), vector::THREADS);
         self.push("argmax", "columns_argmax", config, args)?;
-        let args = self.args().buffer(values).buffer(indices).buffer(&b.tokens).u32(vector::ARGMAX_BLOCKS);
+        let (tokens, candidates) = (&b.tokens, vector::ARGMAX_BLOCKS);
+        let args = vector::Choose { state, best_values, best_indices, tokens, candidates }.args();
         self.push("argmax", "columns_choose", LaunchConfig::new(self.columns, 32), args)
     }
 }

@@ -12,7 +12,8 @@
 
 use std::time::Duration;
 
-use hcq::{Args, Buffer, Graph, LaunchConfig, Queue, SyncPoint};
+use hcq::{Buffer, Graph, LaunchConfig, Queue, SyncPoint};
+use ptxgen::Params;
 
 use crate::engine::launch::{Launch, record};
 use crate::engine::matrix::fits;
@@ -225,9 +226,9 @@ impl Prompt {
         let chunks = Chunks::new(m, programs, choices, extent, None)?;
         let Activations { x, chunk, .. } = &chunks.activations;
         let hidden = fits(m.config.hidden)?;
-        let args = Args::new().buffer(x).buffer(chunk).buffer(&operations.x);
+        let args = vector::Last { x, prompt: chunk, out: &operations.x, len: hidden }.args();
         let config = LaunchConfig::new(hidden.div_ceil(vector::NORM_THREADS), vector::NORM_THREADS);
-        let last = Launch::new("last token", kernel, config, args.u32(hidden));
+        let last = Launch::new("last token", kernel, config, args);
         let finish = record(&m.device, [&last].into_iter().chain(operations.last_layer_on()))?;
         Ok(Self { chunks, finish, last })
     }

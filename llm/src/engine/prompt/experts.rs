@@ -1,6 +1,9 @@
 //! Launches of a mixture of experts for the tokens of a chunk.
 
+use std::ops::Range;
+
 use hcq::{Args, Buffer, LaunchConfig};
+use ptxgen::Params;
 
 use crate::engine::launch::{Launch, filled};
 use crate::engine::layers::Experts;
@@ -10,7 +13,7 @@ use crate::engine::programs::Programs;
 use crate::engine::prompt::activations::{Activations, ExpertActivations};
 use crate::engine::prompt::products::experts_together;
 use crate::error::Result;
-use crate::kernels::mixture::{NAME, combine, gather, product, scores};
+use crate::kernels::mixture::{NAME, PromptRoute, combine, gather, product, scores};
 use crate::kernels::prompt::gemm::{Output, Tile};
 use crate::model::config::Config;
 
@@ -61,18 +64,19 @@ impl<'a> Mixture<'a> {
     pub fn route(&self, programs: &mut Programs) -> Result<Vec<Launch>> {
         let Self { config: c, m, own, tokens, experts: e, .. } = self;
         let (experts, used) = (fits(c.experts)?, fits(c.experts_used)?);
-        let args = e.router.args().buffer(&m.x).buffer(&e.norm.weight).buffer(&m.chunk).buffer(&own.scores);
-        let args = args.u32(experts).u32(e.router.cols).f32(c.norm_eps);
+        let (weights, cols, norm) = (e.router.buffer(), e.router.cols, &e.norm.weight);
+        let (prompt, scores, eps) = (&m.chunk, &own.scores, c.norm_eps);
+        let args = scores::Scores { weights, x: &m.x, norm, prompt, out: scores, experts, cols, eps }.args();
         let config = LaunchConfig::new(scores::grid(*tokens, experts), scores::THREADS);
         let scored = launch(programs, "route", &scores::name(e.router.format), config, args)?;
-        let args = Args::new().buffer(&own.scores).buffer(&m.chunk).buffer(&own.chosen).buffer(&own.shares);
-        let args = args.u32(experts).u32(used);
-        let chosen = launch(programs, "route", "prompt_route", LaunchConfig::new(*tokens, 32), args)?;
-        let args = Args::new().buffer(&own.chosen).buffer(&m.chunk).buffer(&own.starts);
-        let args = args.buffer(&own.tokens).buffer(&own.rows).u32(experts).u32(used);
+        let (chosen, shares) = (&own.chosen, &own.shares);
+        let args = PromptRoute { scores, prompt, chosen, shares, experts, used }.args();
+        let routed = launch(programs, "route", "prompt_route", LaunchConfig::new(*tokens, 32), args)?;
+        let (starts, tokens, rows) = (&own.starts, &own.tokens, &own.rows);
+        let args = gather::Gather { chosen, prompt, starts, tokens, rows, experts, used }.args();
         let config = LaunchConfig::new(experts, gather::THREADS);
         let gathered = launch(programs, "route", "prompt_gather", config, args)?;
-        Ok(vec![scored.with_weights(e.router.bytes()), chosen, gathered])
+        Ok(vec![scored.with_weights(e.router.bytes()), routed, gathered])
     }
 
     /// The products, in order.
@@ -103,22 +107,30 @@ impl<'a> Mixture<'a> {
         ])
     }
 
-    /// The product `p` of `count` experts from expert `first` on; `weights` adds the argument with the
-    /// address of their rows in f16.
+    /// The product `p` of some experts, whose rows `weights` has in f16.
     pub fn product(
         &self,
         programs: &mut Programs,
         p: &ExpertProduct<'_>,
-        (first, count): (u32, u32),
-        weights: &dyn Fn(Args) -> Args,
+        experts: Range<u32>,
+        weights: &Buffer,
     ) -> Result<Launch> {
         let Self { own, tokens, tile, factor, .. } = self;
-        let args = weights(Args::new().buffer(p.x)).buffer(p.out).buffer(&own.starts);
-        let args = args.u32(p.rows).u32(p.cols).u32(first).u32(tokens.div_ceil(tile.tokens));
-        let args = match p.output {
-            Output::Gate => args.u32(count * p.rows).buffer(&own.tokens).f32(*factor),
-            Output::Sums => args.u32(0),
-        };
+        let (gated, count) = (p.output == Output::Gate, experts.end - experts.start);
+        let args = product::ExpertsProduct {
+            x: p.x,
+            w: weights,
+            out: p.out,
+            starts: &own.starts,
+            rows: p.rows,
+            cols: p.cols,
+            first: experts.start,
+            tiles: tokens.div_ceil(tile.tokens),
+            apart: if gated { count * p.rows } else { 0 },
+            tokens: gated.then_some(&own.tokens),
+            factor: gated.then_some(*factor),
+        }
+        .args();
         let grid = product::grid(*tile, p.output, *tokens, p.rows, count);
         let config = LaunchConfig::new(grid, tile.threads()).with_dynamic_shared(tile.shared_bytes());
         launch(programs, p.role, &product::name(*tile, p.output), config, args)
@@ -127,10 +139,10 @@ impl<'a> Mixture<'a> {
     /// The weighted sum of each token's experts, added to the residual stream.
     pub fn combine(&self, programs: &mut Programs) -> Result<Launch> {
         let Self { config: c, m, own, tokens, .. } = self;
-        let hidden = fits(c.hidden)?;
-        let args = Args::new().buffer(&own.parts).buffer(&own.rows).buffer(&own.shares).buffer(&m.chunk);
-        let args = args.buffer(&m.x).u32(hidden).u32(fits(c.experts_used)?).f32(1.0 / self.factor);
-        let config = LaunchConfig::new(combine::grid(*tokens, hidden), combine::THREADS);
+        let (parts, rows, shares, prompt, x) = (&own.parts, &own.rows, &own.shares, &m.chunk, &m.x);
+        let (len, used, factor) = (fits(c.hidden)?, fits(c.experts_used)?, 1.0 / self.factor);
+        let args = combine::Combine { parts, rows, shares, prompt, x, len, used, factor }.args();
+        let config = LaunchConfig::new(combine::grid(*tokens, len), combine::THREADS);
         launch(programs, "down", "prompt_combine", config, args)
     }
 }

@@ -1,13 +1,14 @@
 //! Lowers a model to the launches of a chunk.
 
 use hcq::{Args, Buffer, LaunchConfig};
+use ptxgen::Params;
 
 use crate::cache::CacheType;
 use crate::engine::launch::{Launch, filled};
 use crate::engine::layers::{self, Experts, HeadNormMemory, LayerMemory, NormMemory, Source, Step, Target};
 use crate::engine::matrix::{Matrix, fits};
 use crate::engine::memory::DeviceModel;
-use crate::engine::operations::{heads_args, limits, post_norm_args};
+use crate::engine::operations::{Parts, heads_args, limits};
 use crate::engine::programs::Programs;
 use crate::engine::prompt::activations::Activations;
 use crate::engine::prompt::experts::Mixture;
@@ -20,7 +21,7 @@ use crate::kernels::format::Format;
 use crate::kernels::heads::kernel_dims;
 use crate::kernels::layers::{NAME, gelu, heads, layer_norm, post_norm, rows as added};
 use crate::kernels::limits::infix;
-use crate::kernels::prompt::gemm::Output;
+use crate::kernels::prompt::gemm::{self, Output};
 use crate::kernels::prompt::tile::{ProductTile, TokensProduct, choose_any_size};
 use crate::kernels::prompt::{attention, dequantize, shares, squares, vector};
 use crate::model::architecture::Activation;
@@ -53,6 +54,14 @@ struct Product<'a> {
     x: &'a Buffer,
     /// `[share][token][row]`; the reader adds them.
     out: &'a Buffer,
+}
+
+/// Rows of a product's results: `len` from `first` on, of `all`.
+#[derive(Clone, Copy)]
+struct Rows {
+    first: u32,
+    len: u32,
+    all: u32,
 }
 
 /// Context of a chunk's launches, beside the model.
@@ -171,22 +180,22 @@ impl Planner<'_> {
 
     fn embed(&mut self) -> Result<()> {
         let embedding = &self.model.embedding;
-        let args = embedding.args().buffer(&self.m.chunk).buffer(&self.m.x);
-        let args = args.u32(embedding.rows).u32(embedding.cols);
+        let (prompt, x) = (&self.m.chunk, &self.m.x);
+        let (weights, rows, cols) = (embedding.buffer(), embedding.rows, embedding.cols);
+        let args = dequantize::EmbedPrompt { weights, prompt, out: x, rows, cols }.args();
         let kernel = format!("embed_prompt_{}", embedding.format.suffix());
         let config = LaunchConfig::new(self.tokens, dequantize::EMBED_THREADS);
         let launch = self.launch("embedding", ("dequantize", &kernel), config, args)?;
         self.launches.push(launch);
-        let config =
-            LaunchConfig::new((embedding.cols.div_ceil(added::THREADS), self.tokens), added::THREADS);
+        let config = LaunchConfig::new((cols.div_ceil(added::THREADS), self.tokens), added::THREADS);
         if let Some(factor) = self.model.config.embedding_scale() {
-            let args = Args::new().buffer(&self.m.x).u32(embedding.cols).f32(factor);
+            let args = added::Scale { x, len: cols, factor }.args();
             let launch = self.launch("embedding", (NAME, "scale"), config, args)?;
             self.launches.push(launch);
         }
         let Some(positions) = &self.model.positions else { return Ok(()) };
-        let args = Args::new().buffer(&self.m.x).buffer(positions).buffer(&self.m.chunk).u32(embedding.cols);
-        let args = args.u32(fits(self.model.config.context)?);
+        let context = fits(self.model.config.context)?;
+        let args = added::AddPosition { x, positions, state: prompt, len: cols, rows: context }.args();
         let launch = self.launch("embedding", (NAME, "add_position"), config, args)?;
         self.launches.push(launch);
         Ok(())
@@ -243,8 +252,7 @@ impl Planner<'_> {
             if let [matrix] = p.matrices[..]
                 && matrix.format == Format::F16
             {
-                let halves = |args: Args| matrix.halves(args);
-                let launch = mixture.product(self.programs, &p, (0, all), &halves)?;
+                let launch = mixture.product(self.programs, &p, 0..all, matrix.buffer())?;
                 self.beside = self.launches.len();
                 self.launches.push(launch.with_weights(matrix.bytes()));
                 continue;
@@ -255,9 +263,9 @@ impl Planner<'_> {
                 let count = p.together.min(all - first);
                 let slice = &self.m.slices[self.expanded % 2];
                 self.expanded += 1;
-                self.expand(&stacked, slice, (first * p.rows, count * p.rows, all * p.rows))?;
-                let launch =
-                    mixture.product(self.programs, &p, (first, count), &|args| args.buffer(slice))?;
+                let rows = Rows { first: first * p.rows, len: count * p.rows, all: all * p.rows };
+                self.expand(&stacked, slice, rows)?;
+                let launch = mixture.product(self.programs, &p, first..first + count, slice)?;
                 self.beside = self.launches.len();
                 self.launches.push(launch);
             }
@@ -269,19 +277,38 @@ impl Planner<'_> {
     /// Adds what is waiting to the residual stream and normalizes it.
     fn norm(&mut self, norm: &NormMemory, waiting: Waiting<'_>) -> Result<()> {
         let (m, c) = (self.m, &self.model.config);
-        let hidden = fits(c.hidden)?;
+        let (x, len) = (&m.x, fits(c.hidden)?);
         if let Some(bias) = waiting.bias {
-            let args = Args::new().buffer(&m.x).buffer(bias).u32(hidden);
-            let config = LaunchConfig::new((hidden.div_ceil(added::THREADS), self.tokens), added::THREADS);
+            let args = added::AddBias { x, bias, len }.args();
+            let config = LaunchConfig::new((len.div_ceil(added::THREADS), self.tokens), added::THREADS);
             let launch = self.launch(norm.role, (NAME, "add_bias"), config, args)?;
             self.launches.push(launch);
         }
-        let args = Args::new().buffer(&m.x).buffer(&m.sums).buffer(&norm.weight);
-        let args = norm.bias.iter().fold(args, Args::buffer).buffer(&m.normed);
-        let args = args.u32(hidden).f32(c.norm_eps).u32(waiting.shares).u32(self.tokens).f32(waiting.factor);
-        let (kernel, threads) = match norm.bias {
-            None => (("prompt", "prompt_norm"), vector::NORM_THREADS),
-            Some(_) => ((NAME, "prompt_layer_norm"), layer_norm::THREADS),
+        let (sums, weight, out, eps) = (&m.sums, &norm.weight, &m.normed, c.norm_eps);
+        let (shares, share_pitch, factor) = (waiting.shares, self.tokens, waiting.factor);
+        let (args, kernel, threads) = match &norm.bias {
+            None => (
+                vector::PromptNorm { x, sums, weight, out, len, eps, shares, share_pitch, factor }.args(),
+                ("prompt", "prompt_norm"),
+                vector::NORM_THREADS,
+            ),
+            Some(bias) => (
+                layer_norm::PromptLayerNorm {
+                    x,
+                    sums,
+                    weight,
+                    bias,
+                    out,
+                    len,
+                    eps,
+                    shares,
+                    share_pitch,
+                    factor,
+                }
+                .args(),
+                (NAME, "prompt_layer_norm"),
+                layer_norm::THREADS,
+            ),
         };
         let launch = self.launch(norm.role, kernel, LaunchConfig::new(self.tokens, threads), args)?;
         self.launches.push(launch);
@@ -296,7 +323,7 @@ impl Planner<'_> {
         norms: Option<&HeadNormMemory>,
         shares: u32,
     ) -> Result<u32> {
-        let parts = (shares, self.tokens);
+        let parts = Parts { shares, pitch: self.tokens };
         let Some((args, pieces)) = heads_args(&self.model.config, p, norms, &self.m.qkv, parts)? else {
             return Ok(shares);
         };
@@ -309,8 +336,9 @@ impl Planner<'_> {
     /// Adds the norm of sums in `shares` parts, times `factor`, to the residual stream.
     fn post_norm(&mut self, norm: &NormMemory, shares: u32, factor: f32) -> Result<()> {
         let m = self.m;
-        let parts = (shares, self.tokens, factor);
-        let args = post_norm_args(&self.model.config, norm, (&m.sums, &m.x), parts)?;
+        let (len, eps) = (fits(self.model.config.hidden)?, self.model.config.norm_eps);
+        let (sums, weight, x, share_pitch) = (&m.sums, &norm.weight, &m.x, self.tokens);
+        let args = post_norm::PostNorm { sums, weight, x, len, eps, shares, share_pitch, factor }.args();
         let config = LaunchConfig::new(self.tokens, post_norm::THREADS);
         let launch = self.launch(norm.role, (NAME, "post_norm"), config, args)?;
         self.launches.push(launch);
@@ -319,11 +347,16 @@ impl Planner<'_> {
 
     /// Activates sums in `shares` parts by GELU.
     fn gelu(&mut self, p: &layers::Product, activation: Activation, shares: u32, factor: f32) -> Result<()> {
-        let (m, ff) = (self.m, fits(self.model.config.ff)?);
-        let kernel = if activation.is_gated() { "prompt_gelu_gate" } else { "prompt_gelu" };
-        let args = p.bias.iter().fold(Args::new().buffer(&m.sums), Args::buffer).buffer(&m.ff);
-        let args = args.u32(ff).u32(shares).u32(self.tokens).f32(factor);
-        let config = LaunchConfig::new((ff.div_ceil(gelu::THREADS), self.tokens), gelu::THREADS);
+        let (m, len, share_pitch) = (self.m, fits(self.model.config.ff)?, self.tokens);
+        let (sums, out) = (&m.sums, &m.ff);
+        let (kernel, args) = if activation.is_gated() {
+            let args = gelu::PromptGeluGate { sums, out, len, shares, share_pitch, factor }.args();
+            ("prompt_gelu_gate", args)
+        } else {
+            let (up, bias) = (sums, p.gelu_bias()?);
+            ("prompt_gelu", gelu::PromptGelu { up, bias, out, len, shares, share_pitch, factor }.args())
+        };
+        let config = LaunchConfig::new((len.div_ceil(gelu::THREADS), self.tokens), gelu::THREADS);
         let launch = self.launch(p.role, (NAME, kernel), config, args)?;
         self.launches.push(launch);
         Ok(())
@@ -332,15 +365,28 @@ impl Planner<'_> {
     fn rope(&mut self, layer: &LayerMemory, shares: u32, factors: LayerFactors) -> Result<()> {
         let (m, c, cache) = (self.m, &self.model.config, &self.model.cache);
         let pairs = fits((c.heads + 2 * c.kv_heads) * c.head_dim / 2)?;
-        let args = Args::new().buffer(&m.qkv).buffer(&layer.turns).buffer(&m.chunk);
-        let args = args.buffer(&m.q).buffer(&layer.keys).buffer(&layer.values);
-        let args = args.u32(fits(c.heads)?).u32(fits(c.kv_heads)?).u32(fits(c.head_dim / 2)?);
-        let (module, kernel, args) = match self.tables {
-            None => ("prompt", "prompt_rope", args.u32(cache.context)),
-            Some(tables) => (pages::NAME, "prompt_rope_pages", args.buffer(tables)),
+        let args = vector::PromptRope {
+            qkv: &m.qkv,
+            turns: &layer.turns,
+            prompt: &m.chunk,
+            q: &m.q,
+            keys: &layer.keys,
+            values: &layer.values,
+            heads: fits(c.heads)?,
+            kv_heads: fits(c.kv_heads)?,
+            half_dim: fits(c.head_dim / 2)?,
+            context: self.tables.is_none().then_some(cache.context),
+            tables: self.tables,
+            shares,
+            share_pitch: self.tokens,
+            factor: factors.queries,
+            scales_at: cache.scales_at,
+        }
+        .args();
+        let (module, kernel) = match self.tables {
+            None => ("prompt", "prompt_rope"),
+            Some(_) => (pages::NAME, "prompt_rope_pages"),
         };
-        let args = args.u32(shares).u32(self.tokens).f32(factors.queries);
-        let args = cache.scales_at.into_iter().fold(args, Args::u32);
         let kernel = format!("{kernel}{}", cache.kv.suffix());
         let grid = (pairs.div_ceil(vector::ROPE_THREADS), self.tokens);
         let config = LaunchConfig::new(grid, vector::ROPE_THREADS);
@@ -361,23 +407,33 @@ impl Planner<'_> {
                 [keys, values]
             }
         };
-        let args = Args::new().buffer(&m.q).buffer(keys).buffer(values).buffer(&m.chunk);
-        let args = args.buffer(&m.attended).u32(context).u32(head_dim).u32(fits(c.heads / c.kv_heads)?);
-        let args = args.f32(c.score_scale() / (factors.queries * factors.keys));
         let (heads, sm_count) = (fits(c.heads)?, self.model.device.info().sm_count);
         let most = shares::most(self.tokens, heads, sm_count);
-        let args = args.buffer(&m.partials);
-        let limits = limits(c, layer);
-        let kernel = format!("prompt_attention_{}{dims}", infix(limits.is_some()));
-        let args = limits.into_iter().fold(args, |args, (window, cap)| args.u32(window).f32(cap));
+        let (window, cap) = limits(c, layer);
+        let kernel = format!("prompt_attention_{}{dims}", infix(window.is_some()));
+        let (prompt, out, partials) = (&m.chunk, &m.attended, &m.partials);
+        let args = attention::PromptAttention {
+            q: &m.q,
+            keys,
+            values,
+            prompt,
+            out,
+            context,
+            head_dim,
+            group: fits(c.heads / c.kv_heads)?,
+            scale: c.score_scale() / (factors.queries * factors.keys),
+            partials,
+            window,
+            cap,
+        }
+        .args();
         let grid = (self.tokens.div_ceil(shares::TOKENS), heads, most);
         let config = LaunchConfig::new(grid, attention::THREADS);
         let config = config.with_dynamic_shared(attention::shared_bytes(dims));
         let launch = self.launch("attention", ("prompt", &kernel), config, args)?;
         self.launches.push(launch.with_cache(cache.bytes_per_position_as(CacheType::F16)));
         if most > 1 {
-            let args = Args::new().buffer(&m.partials).buffer(&m.chunk).buffer(&m.attended);
-            let args = args.u32(heads).u32(head_dim).u32(most);
+            let args = shares::Merge { partials, prompt, out, heads, head_dim, most }.args();
             let config = LaunchConfig::new((self.tokens, heads.div_ceil(shares::HEADS)), shares::THREADS);
             let launch =
                 self.launch("attention", ("prompt", &format!("prompt_merge_{dims}")), config, args)?;
@@ -390,26 +446,47 @@ impl Planner<'_> {
     fn copy_cache(
         &mut self,
         layer: &LayerMemory,
-        [keys, values]: &[Buffer; 2],
+        [out_keys, out_values]: &[Buffer; 2],
         factors: LayerFactors,
     ) -> Result<()> {
         let (m, c, cache) = (self.m, &self.model.config, &self.model.cache);
-        let (kv_heads, head_dim) = (fits(c.kv_heads)?, fits(c.head_dim)?);
-        let args = Args::new().buffer(&layer.keys).buffer(&layer.values).buffer(&m.chunk);
-        let (module, kernel, threads, args) = match self.tables {
-            None => {
-                let args = args.buffer(keys).buffer(values);
-                ("prompt", "prompt_expand".to_owned(), vector::EXPAND_THREADS, args)
+        let (kv_heads, head_dim, context) = (fits(c.kv_heads)?, fits(c.head_dim)?, m.context);
+        let (keys, values, prompt) = (&layer.keys, &layer.values, &m.chunk);
+        let (module, kernel, threads, args) = match (self.tables, cache.scales_at) {
+            (None, scales_at) => {
+                let args = vector::Expand {
+                    keys,
+                    values,
+                    prompt,
+                    expanded_keys: out_keys,
+                    expanded_values: out_values,
+                    context,
+                    head_dim,
+                    key_factor: factors.keys,
+                    value_factor: factors.values,
+                    // Only caches in q8_0 are expanded.
+                    scales_at: scales_at.unwrap_or_default(),
+                };
+                ("prompt", "prompt_expand".to_owned(), vector::EXPAND_THREADS, args.args())
             }
-            Some(tables) => {
-                let args = args.buffer(tables).buffer(keys).buffer(values).u32(kv_heads);
-                (pages::NAME, format!("prompt_gather{}", cache.kv.suffix()), pages::GATHER_THREADS, args)
+            (Some(tables), scales_at) => {
+                let args = pages::Gather {
+                    keys,
+                    values,
+                    prompt,
+                    tables,
+                    out_keys,
+                    out_values,
+                    kv_heads,
+                    context,
+                    head_dim,
+                    key_factor: scales_at.map(|_| factors.keys),
+                    value_factor: scales_at.map(|_| factors.values),
+                    scales_at,
+                };
+                let kernel = format!("prompt_gather{}", cache.kv.suffix());
+                (pages::NAME, kernel, pages::GATHER_THREADS, args.args())
             }
-        };
-        let args = args.u32(m.context).u32(head_dim);
-        let args = match cache.scales_at {
-            None => args,
-            Some(at) => args.f32(factors.keys).f32(factors.values).u32(at),
         };
         let sm_count = self.model.device.info().sm_count;
         let grid = (EXPAND_BLOCKS.div_ceil(2 * kv_heads) * sm_count, kv_heads, 2);
@@ -441,18 +518,17 @@ impl Planner<'_> {
             && matrix.format == Format::F16
         {
             let (tile, shares) = self.choose(product.output, (rows, rows), cols);
-            let add = |args: Args| matrix.halves(args);
-            self.gemm(product, &add, matrix.bytes(), (0, rows, rows), (tile, shares))?;
+            let all = Rows { first: 0, len: rows, all: rows };
+            self.gemm(product, matrix.buffer(), matrix.bytes(), all, (tile, shares))?;
             return Ok(shares);
         }
         let (tile, shares) = self.choose(product.output, (rows, step), cols);
         for first in (0..rows).step_by(step as usize) {
-            let len = step.min(rows - first);
+            let part = Rows { first, len: step.min(rows - first), all: rows };
             let slice = &self.m.slices[self.expanded % 2];
             self.expanded += 1;
-            self.expand(product, slice, (first, len, rows))?;
-            let add = |args: Args| args.buffer(slice);
-            self.gemm(product, &add, 0, (first, len, rows), (tile, shares))?;
+            self.expand(product, slice, part)?;
+            self.gemm(product, slice, 0, part, (tile, shares))?;
         }
         Ok(shares)
     }
@@ -464,17 +540,17 @@ impl Planner<'_> {
         let (rows, step) = rows(&product.parts, Output::Sums);
         for first in (0..rows).step_by(step as usize) {
             let len = step.min(rows - first);
-            let args = match product.parts[..] {
-                [matrix] if matrix.format == Format::F16 => matrix.halves(Args::new()),
+            let w = match product.parts[..] {
+                [matrix] if matrix.format == Format::F16 => matrix.buffer(),
                 _ => {
                     let slice = &self.m.slices[self.expanded % 2];
                     self.expanded += 1;
-                    self.expand(product, slice, (first, len, rows))?;
-                    Args::new().buffer(slice)
+                    self.expand(product, slice, Rows { first, len, all: rows })?;
+                    slice
                 }
             };
-            let out_at = 4 * (at as u64 + u64::from(first));
-            let args = args.buffer(product.x).buffer_at(product.out, out_at).u32(len).u32(cols);
+            let out = product.out.at(4 * (at as u64 + u64::from(first)));
+            let args = squares::Squares { w: w.at(0), norm: product.x.at(0), out, rows: len, cols }.args();
             let config = LaunchConfig::new(squares::blocks(len), squares::THREADS);
             let launch = self.launch(product.role, ("prompt", "prompt_squares"), config, args)?;
             self.beside = self.launches.len();
@@ -483,22 +559,18 @@ impl Planner<'_> {
         Ok(at + rows as usize)
     }
 
-    /// Expands the rows of `len` results from `first` on, of `rows` in all, beside the last product.
-    fn expand(
-        &mut self,
-        product: &Product<'_>,
-        slice: &Buffer,
-        (first, len, rows): (u32, u32, u32),
-    ) -> Result<()> {
+    /// Expands the rows of some results beside the last product.
+    fn expand(&mut self, product: &Product<'_>, slice: &Buffer, rows: Rows) -> Result<()> {
+        let Rows { first, len, all } = rows;
         let starts = match product.output {
             Output::Sums => vec![first],
-            Output::Gate => vec![first, rows + first],
+            Output::Gate => vec![first, all + first],
         };
         let (mut expansions, mut to) = (Vec::new(), 0);
         for (matrix, row, len) in starts.into_iter().flat_map(|start| pieces(&product.parts, start, len)) {
-            let cols = matrix.cols;
-            let args = matrix.args_from(row).buffer_at(slice, 2 * u64::from(to) * u64::from(cols));
-            let args = args.u32(len).u32(cols);
+            let (weights, rows, cols) = (matrix.from_row(row), len, matrix.cols);
+            let out = slice.at(2 * u64::from(to) * u64::from(cols));
+            let args = dequantize::Dequantize { weights, out, rows, cols }.args();
             let config = LaunchConfig::new(dequantize::grid(matrix.format, len, cols), dequantize::THREADS);
             let kernel = format!("dequantize_{}", matrix.format.suffix());
             let launch = self.launch("expand", ("dequantize", &kernel), config, args)?;
@@ -510,21 +582,30 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Multiplies with `len` rows from `first` on, of `rows` in all; `weights` adds the argument with their
-    /// address.
+    /// Multiplies with some rows, which `weights` has in f16.
     fn gemm(
         &mut self,
         product: &Product<'_>,
-        weights: &dyn Fn(Args) -> Args,
+        weights: &Buffer,
         weight_bytes: u64,
-        (first, len, rows): (u32, u32, u32),
+        Rows { first, len, all }: Rows,
         (tile, shares): (ProductTile, u32),
     ) -> Result<()> {
         let cols = product.parts[0].cols;
-        let bytes = if product.output == Output::Gate { 2 } else { 4 };
-        let args = weights(Args::new().buffer(product.x)).buffer_at(product.out, bytes * u64::from(first));
-        let args = args.u32(self.tokens).u32(len).u32(cols).u32(rows).u32(cols / shares).u32(self.tokens);
-        let args = if product.output == Output::Gate { args.f32(product.factor) } else { args };
+        let gated = product.output == Output::Gate;
+        let args = gemm::Gemm {
+            x: product.x.at(0),
+            w: weights.at(0),
+            out: product.out.at(u64::from(first) * if gated { 2 } else { 4 }),
+            tokens: self.tokens,
+            rows: len,
+            cols,
+            pitch: all,
+            share: cols / shares,
+            share_pitch: self.tokens,
+            factor: gated.then_some(product.factor),
+        }
+        .args();
         let sm_count = self.model.device.info().sm_count;
         let grid = tile.grid(product.output, [self.tokens, len, shares], sm_count);
         let config = LaunchConfig::new(grid, tile.threads()).with_dynamic_shared(tile.shared_bytes());

@@ -6,7 +6,9 @@
 //! dimensions. The split-K parts are merged by a second kernel, which writes the result as fragments.
 
 use half::f16;
-use ptxgen::{Cache, F16x2, Global, Kernel, Multiple, Pointer, Reg, Shared, Special, Target};
+use ptxgen::{
+    Cache, F16x2, Global, Kernel, Multiple, Pointer, Ptr, Reg, Shared, Special, Target, kernel_params,
+};
 
 use crate::cache::{BLOCK, CacheType};
 use crate::kernels::cache::{numbers, scales};
@@ -38,57 +40,57 @@ pub fn kernel_name(dims: u32, kv: CacheType, together: u32) -> String {
     format!("columns_attention{}_{dims}_{together}", kv.suffix())
 }
 
-/// The kernel: `(state, tables, q, keys, values, partials, head_dim, kv_heads, group, table_pitch, scale)`,
-/// for q8_0 also `scales_at`. Grid: `[kv_heads * ceil(group / together), shares, columns]`; share y takes
+kernel_params! {
+    /// Parameters of the kernel `columns_attention_DIM_N`, for q8_0 with `scales_at`.
+    pub struct Attention(kv: CacheType) {
+        state: Ptr<u32, 16>, tables: Ptr<u32, 16>, q: Ptr<f32, 16>, keys: Ptr<u8, 16>,
+        values: Ptr<u8, 16>, partials: Ptr<f32, 16>,
+        head_dim: Multiple = 8, kv_heads: u32, group: u32, table_pitch: u32, scale: f32,
+        scales_at: Option<Multiple> = (kv == CacheType::Q8_0).then_some(BLOCK),
+    }
+}
+
+/// The kernel, which takes [`Attention`]. Grid: `[kv_heads * ceil(group / together), shares, columns]`; share y takes
 /// every page whose number is y modulo the number of shares. `partials` are `[column][head][share]`.
 pub(crate) fn kernel(dims: u32, kv: CacheType, together: u32, target: Target) -> Kernel {
     let k = Kernel::new(&kernel_name(dims, kv, together));
     k.max_threads(THREADS);
-    let state = k.param_ptr::<u32>("state", 16);
-    let tables = k.param_ptr::<u32>("tables", 16);
-    let q = k.param_ptr::<f32>("q", 16);
-    let caches = [k.param_ptr::<u8>("keys", 16), k.param_ptr::<u8>("values", 16)];
-    let partials = k.param_ptr::<f32>("partials", 16);
-    let head_dim = k.param_multiple("head_dim", 8);
-    let kv_heads = k.param::<u32>("kv_heads");
-    let group = k.param::<u32>("group");
-    let table_pitch = k.param::<u32>("table_pitch");
-    let scale = k.param::<f32>("scale");
-    let scales_at = (kv == CacheType::Q8_0).then(|| k.param_multiple("scales_at", BLOCK));
+    let p = Attention::declare(&k, kv);
+    let caches = [p.keys, p.values];
 
     let shared_q = k.shared::<f32>(together * dims);
     let meeting = Meeting::new(&k, dims, together);
     let tid = k.special(Special::TidX);
     let (lane, warp) = (k.and(tid, 31), k.shr(tid, 5));
     let (share, shares) = (k.special(Special::CtaidY), k.special(Special::NctaidY));
-    let own = column(&k, target, state, k.special(Special::CtaidZ));
+    let own = column(&k, target, p.state, k.special(Special::CtaidZ));
     let positions = k.add(own.position, 1);
     let pages = k.shr(k.add(positions, PAGE - 1), PAGE.trailing_zeros());
     k.exit_if(k.ge(share, pages));
-    let parts = k.div(k.add(group, together - 1), together);
+    let parts = k.div(k.add(p.group, together - 1), together);
     let kv_head = k.div(k.special(Special::CtaidX), parts);
     let first = k.mul(k.sub(k.special(Special::CtaidX), k.mul(kv_head, parts)), together);
-    let heads = k.mul(kv_heads, group);
+    let heads = k.mul(p.kv_heads, p.group);
     // Past the end of the group the last head is taken again, and not stored.
-    let head = |i: u32| k.mad(kv_head, group, k.min(k.add(first, i), k.sub(group, 1)));
+    let head = |i: u32| k.mad(kv_head, p.group, k.min(k.add(first, i), k.sub(p.group, 1)));
 
     // Scores are in units of log2: exp2 is the softmax's exponential.
-    let scale = k.mul(scale, std::f32::consts::LOG2_E);
+    let scale = k.mul(p.scale, std::f32::consts::LOG2_E);
     for i in 0..together {
-        let query = k.row(q, k.mad(own.number, heads, head(i)), head_dim);
+        let query = k.row(p.q, k.mad(own.number, heads, head(i)), p.head_dim);
         k.for_(tid, k.var(dims), THREADS, |d: Reg<u32>| {
             let value = k.var(0f32);
-            k.if_(k.lt(d, head_dim.reg()), || k.set(value, k.mul(k.load(k.at(query, d)), scale)));
+            k.if_(k.lt(d, p.head_dim.reg()), || k.set(value, k.mul(k.load(k.at(query, d)), scale)));
             k.store(k.at(shared_q.plus((i * dims).into()), d), value);
         });
     }
     k.sync_threads();
 
-    let rows = Rows { k: &k, caches, head_dim, scales_at };
-    let lanes = Lanes::new(&k, dims, together, lane, head_dim);
+    let rows = Rows { k: &k, caches, head_dim: p.head_dim, scales_at: p.scales_at };
+    let lanes = Lanes::new(&k, dims, together, lane, p.head_dim);
     k.for_(share, pages, shares, |number: Reg<u32>| {
-        let page = page(&k, tables, table_pitch, own, number);
-        let row = k.mul(k.mad(page, kv_heads, kv_head), PAGE);
+        let page = page(&k, p.tables, p.table_pitch, own, number);
+        let row = k.mul(k.mad(page, p.kv_heads, kv_head), PAGE);
         let count = k.min(k.sub(positions, k.mul(number, PAGE)), PAGE);
         let tile = k.mul(warp, 32u32);
         k.if_(k.lt(tile, count), || lanes.add_tile(&rows, shared_q, (row, tile, count)));
@@ -96,10 +98,10 @@ pub(crate) fn kernel(dims: u32, kv: CacheType, together: u32, target: Target) ->
     meeting.put(&k, (lane, warp), &lanes);
     let out = |i: u32| {
         let line = k.mad(k.mad(own.number, heads, head(i)), shares, share);
-        k.row(partials, line, k.plus(head_dim, 4))
+        k.row(p.partials, line, k.plus(p.head_dim, 4))
     };
     for i in 0..together {
-        k.if_(k.lt(k.add(first, i), group), || meeting.store(&k, (tid, i), head_dim, out(i)));
+        k.if_(k.lt(k.add(first, i), p.group), || meeting.store(&k, (tid, i), p.head_dim, out(i)));
     }
     k
 }
@@ -289,41 +291,43 @@ impl Meeting {
     }
 }
 
-/// `columns_merge(state, partials, out, head_dim, heads, shares)`: merges the shares of each head and writes
-/// the result, `heads * head_dim` values, as fragments. Grid: `[tile_blocks(heads * head_dim), columns]`.
+kernel_params! {
+    /// `columns_merge`: merges the shares of each head and writes the result, `heads * head_dim` values, as
+    /// fragments. Grid: `[tile_blocks(heads * head_dim), columns]`.
+    pub struct Merge {
+        state: Ptr<u32, 16>, partials: Ptr<f32, 16>, out: Ptr<u8, 16>,
+        head_dim: Multiple = 8, heads: u32, shares: u32,
+    }
+}
+
 pub(crate) fn merge(target: Target) -> Kernel {
     let k = Kernel::new("columns_merge");
     k.max_threads(MERGE_THREADS);
-    let state = k.param_ptr::<u32>("state", 16);
-    let partials = k.param_ptr::<f32>("partials", 16);
-    let out = k.param_ptr::<u8>("out", 16);
-    let head_dim = k.param_multiple("head_dim", 8);
-    let heads = k.param::<u32>("heads");
-    let shares = k.param::<u32>("shares");
-    let (tid, own) = (k.special(Special::TidX), column(&k, target, state, k.special(Special::CtaidY)));
+    let p = Merge::declare(&k);
+    let (tid, own) = (k.special(Special::TidX), column(&k, target, p.state, k.special(Special::CtaidY)));
     let (lane, warp) = (k.and(tid, 31), k.shr(tid, 5));
-    let len = k.mul(heads, head_dim.reg());
+    let len = k.mul(p.heads, p.head_dim.reg());
     let tiles = k.shr(k.add(len, TILE_COLS - 1), TILE_COLS.trailing_zeros());
     let tile = k.mad(k.special(Special::CtaidX), MERGE_THREADS / 32, warp);
     k.exit_if(k.ge(tile, tiles));
-    let eighths = k.halve(head_dim, 3).reg();
+    let eighths = k.halve(p.head_dim, 3).reg();
     // Eight values are of one head.
     let piece = k.mad(tile, TILE_COLS / 8, lane);
     let head = k.div(piece, eighths);
     let d = k.scale(k.sub(piece, k.mul(head, eighths)), 8);
     let pages = k.add(k.shr(own.position, PAGE.trailing_zeros()), 1);
-    let count = k.min(pages, shares);
+    let count = k.min(pages, p.shares);
     let values: Vec<Reg<f32>> = (0..8).map(|_| k.var(0f32)).collect();
-    k.if_(k.lt(head, heads), || {
-        let line = k.mul(k.mad(own.number, heads, head), shares);
-        let partial = |share: Reg<u32>| k.row(partials, k.add(line, share), k.plus(head_dim, 4));
+    k.if_(k.lt(head, p.heads), || {
+        let line = k.mul(k.mad(own.number, p.heads, head), p.shares);
+        let partial = |share: Reg<u32>| k.row(p.partials, k.add(line, share), k.plus(p.head_dim, 4));
         let (top, total) = (k.var(LOWEST), k.var(0f32));
         k.for_(0u32, count, 1u32, |share: Reg<u32>| {
-            k.set(top, k.max(top, k.load(k.at(partial(share), head_dim))));
+            k.set(top, k.max(top, k.load(k.at(partial(share), p.head_dim))));
         });
         k.for_(0u32, count, 1u32, |share: Reg<u32>| {
             let from = partial(share);
-            let [max, sum] = k.load_n::<2, _, _>(k.at(from, head_dim), Cache::Default);
+            let [max, sum] = k.load_n::<2, _, _>(k.at(from, p.head_dim), Cache::Default);
             let factor = k.exp2(k.sub(max, top));
             k.mad_to(total, sum, factor, total);
             let part = k.load_with(k.at(from, d), 8, Cache::Default);
@@ -332,6 +336,6 @@ pub(crate) fn merge(target: Target) -> Kernel {
         values.iter().for_each(|value| k.set(*value, k.div(*value, total)));
     });
     let columns = k.special(Special::NctaidY);
-    store(&k, place(&k, out, own.number, (tile, columns)), own.number, lane, &values);
+    store(&k, place(&k, p.out, own.number, (tile, columns)), own.number, lane, &values);
     k
 }

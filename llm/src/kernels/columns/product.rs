@@ -9,7 +9,8 @@
 //! sums take the registers for that, a tile takes far longer than its weights: other warps multiply meanwhile.
 
 use ptxgen::{
-    Accumulator, Cache, F16x2, Global, Kernel, Pointer, Pred, Reg, Shared, Special, Target, TileA, TileB,
+    Accumulator, Cache, F16x2, Global, Kernel, Multiple, Pointer, Pred, Ptr, Reg, Shared, Special, Target,
+    TileA, TileB, kernel_params,
 };
 
 use crate::kernels::columns::fragments::{self, FACTORS_AT, GROUP, SUMS_AT};
@@ -58,37 +59,48 @@ pub fn kernel_name(format: Format, columns: u32) -> String {
     format!("columns_{}_{columns}", format.suffix())
 }
 
-/// `columns_SUFFIX_N(weights, x, out, rows, cols, pitch, share)`: `out[s][c][r]` are the sums of share s,
-/// `share` tiles, for N columns in the layout of [`fragments`]; rows of `out` are `pitch` apart. Grid:
-/// [`grid`].
+kernel_params! {
+    /// `columns_SUFFIX_N`: `out[s][c][r]` are the sums of share s, `share` tiles, for N columns in the layout
+    /// of [`fragments`]; rows of `out` are `pitch` apart. Grid: [`grid`].
+    pub struct ColumnsProduct(format: Format) {
+        weights: Ptr<u8, 16>, x: Ptr<u8, 16>, out: Ptr<f32, 4>,
+        rows: u32, cols: Multiple = format.block(), pitch: u32, share: u32,
+    }
+}
+
 pub(crate) fn kernel(format: Format, columns: u32, target: Target) -> Kernel {
     let k = Kernel::new(&kernel_name(format, columns));
     k.max_threads(THREADS);
     k.min_blocks_per_sm(BLOCKS);
-    let weights = format.param(&k);
-    let x = k.param_ptr::<u8>("x", 16);
-    let out = k.param_ptr::<f32>("out", 4);
-    let rows = k.param::<u32>("rows");
-    let cols = k.param_multiple("cols", format.block());
-    let pitch = k.param::<u32>("pitch");
-    let per_share = k.param::<u32>("share");
+    let p = ColumnsProduct::declare(&k, format);
 
     let (tid, share) = (k.special(Special::TidX), k.special(Special::CtaidY));
     let (lane, warp) = (k.and(tid, 31), k.shr(tid, 5));
-    let tiles = k.shr(k.add(cols.reg(), TILE_COLS - 1), TILE_COLS.trailing_zeros());
-    let begin = k.mul(share, per_share);
-    let end = k.min(k.add(begin, per_share), tiles);
+    let tiles = k.shr(k.add(p.cols.reg(), TILE_COLS - 1), TILE_COLS.trailing_zeros());
+    let begin = k.mul(share, p.share);
+    let end = k.min(k.add(begin, p.share), tiles);
     let meeting = Meeting::new(&k, columns);
-    let all_tiles = k.shr(k.add(rows, TILE_ROWS - 1), TILE_ROWS.trailing_zeros());
-    let p = Product { k: &k, format, columns, weights, x, rows, cols: cols.reg(), lane, tiles, all_tiles };
+    let all_tiles = k.shr(k.add(p.rows, TILE_ROWS - 1), TILE_ROWS.trailing_zeros());
+    let product = Product {
+        k: &k,
+        format,
+        columns,
+        weights: p.weights,
+        x: p.x,
+        rows: p.rows,
+        cols: p.cols.reg(),
+        lane,
+        tiles,
+        all_tiles,
+    };
 
     let raw = format.is_quantized().then(|| Raw::new(&k, format));
-    let sums = p.sums();
+    let sums = product.sums();
     let (row, tile) = (k.var(k.special(Special::CtaidX)), k.var(k.add(begin, warp)));
     // The first weights are on their way before the columns are there.
-    p.load(raw.as_ref(), row, tile, end);
+    product.load(raw.as_ref(), row, tile, end);
     after_previous(&k, target);
-    let load_next = || k.if_(k.lt(row, all_tiles), || p.load(raw.as_ref(), row, tile, end));
+    let load_next = || k.if_(k.lt(row, all_tiles), || product.load(raw.as_ref(), row, tile, end));
     k.loop_(|l| {
         k.break_if(l, k.ge(row, all_tiles));
         let ahead = loads_ahead(columns);
@@ -103,14 +115,14 @@ pub(crate) fn kernel(format: Format, columns: u32, target: Target) -> Kernel {
             load_next();
         }
         let here = held.as_ref().or(raw.as_ref());
-        k.if_(k.lt(tile_here, end), || p.multiply(here, row_here, tile_here, &sums));
+        k.if_(k.lt(tile_here, end), || product.multiply(here, row_here, tile_here, &sums));
         if !ahead {
             load_next();
         }
         k.if_(last, || {
             meeting.put(&k, (lane, warp), &sums);
-            let to = k.row(out, k.mul(share, columns), pitch);
-            meeting.store(&k, tid, (k.mul(row_here, TILE_ROWS), rows), (to, pitch));
+            let to = k.row(p.out, k.mul(share, columns), p.pitch);
+            meeting.store(&k, tid, (k.mul(row_here, TILE_ROWS), p.rows), (to, p.pitch));
         });
     });
     k

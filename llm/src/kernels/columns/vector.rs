@@ -2,7 +2,7 @@
 //! the cache, SiLU, the choice of tokens. A block takes a column or a part of one.
 
 use half::f16;
-use ptxgen::{Cache, Global, Kernel, Multiple, Pointer, Reg, Special, Target};
+use ptxgen::{Cache, Global, Kernel, Late, Multiple, Pointer, Ptr, Reg, Special, Target, kernel_params};
 
 use crate::cache::{BLOCK, CacheType};
 use crate::kernels::activation::silu_times;
@@ -29,27 +29,28 @@ pub const fn tile_blocks(len: u32) -> u32 {
     len.div_ceil(TILE_COLS).div_ceil(THREADS / 32)
 }
 
-/// `columns_embed_SUFFIX(weights, from, state, out, rows, cols)`: the embedding rows of the columns' tokens,
-/// in f32. `from` is the state of the columns where the host writes it; the other kernels read `state`. Grid:
-/// `[columns]`.
+kernel_params! {
+    /// `columns_embed_SUFFIX`: the embedding rows of the columns' tokens, in f32. `from` is the state of the
+    /// columns where the host writes it; the other kernels read `state`. Grid: `[columns]`.
+    pub struct Embed(format: Format) {
+        weights: Ptr<u8, 16>, from: Ptr<u32, 16>, state: Ptr<u32, 16>, out: Ptr<f32, 16>,
+        rows: u32, cols: Multiple = format.block(),
+    }
+}
+
 pub(crate) fn embed(format: Format, target: Target) -> Kernel {
     let k = Kernel::new(&format!("columns_embed_{}", format.suffix()));
     k.max_threads(THREADS);
-    let weights = format.param(&k);
-    let from = k.param_ptr::<u32>("from", 16);
-    let state = k.param_ptr::<u32>("state", 16);
-    let out = k.param_ptr::<f32>("out", 16);
-    let rows = k.param::<u32>("rows");
-    let cols = k.param_multiple("cols", format.block());
+    let p = Embed::declare(&k, format);
     let (tid, number) = (k.special(Special::TidX), k.special(Special::CtaidX));
     after_previous(&k, target);
-    let words = k.load_n::<4, _, _>(k.at_stride(from, number, 4 * WORDS), Cache::Default);
-    k.if_(k.eq(tid, 0), || k.store_n(k.at_stride(state, number, 4 * WORDS), &words));
+    let words = k.load_n::<4, _, _>(k.at_stride(p.from, number, 4 * WORDS), Cache::Default);
+    k.if_(k.eq(tid, 0), || k.store_n(k.at_stride(p.state, number, 4 * WORDS), &words));
     let [token, position, ..] = words;
     k.exit_if(k.eq(position, NONE));
-    let row = format.row(&k, weights, k.min(token, k.sub(rows, 1)), cols);
-    let to = k.row(out, number, cols);
-    let units = k.halve(cols, format.unit().trailing_zeros()).reg();
+    let row = format.row(&k, p.weights, k.min(token, k.sub(p.rows, 1)), p.cols);
+    let to = k.row(p.out, number, p.cols);
+    let units = k.halve(p.cols, format.unit().trailing_zeros()).reg();
     k.for_(tid, units, THREADS, |unit: Reg<u32>| {
         let packed = format.fetch(&k, &row, unit);
         for (start, values) in format.runs(&k, unit).into_iter().zip(format.weights(&k, &packed)) {
@@ -68,11 +69,6 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// The kernel's parameters of them: `shares`, `columns`.
-    fn new(k: &Kernel, values: Pointer<Global, f32>, pitch: Multiple) -> Self {
-        Self { values, shares: k.param("shares"), columns: k.param("columns"), pitch }
-    }
-
     /// Adds the split-K parts of neighbouring values of a column from `index` on to `values`, in their order.
     fn add(&self, k: &Kernel, column: Reg<u32>, index: Multiple, values: &[Reg<f32>]) {
         k.for_(0u32, self.shares, 1u32, |share: Reg<u32>| {
@@ -87,32 +83,32 @@ fn zeros(k: &Kernel) -> Vec<Reg<f32>> {
     (0..OWN).map(|_| k.var(0f32)).collect()
 }
 
-/// `columns_norm(state, x, sums, weight, out, len, eps, shares, columns)`: adds the sums of the previous
-/// product to the residual stream `x` (f32, `[column][len]`), and writes its RMS norm as fragments. Grid:
-/// `[columns]`.
+kernel_params! {
+    /// `columns_norm`: adds the sums of the previous product to the residual stream `x` (f32,
+    /// `[column][len]`), and writes its RMS norm as fragments. Grid: `[columns]`.
+    pub struct Norm {
+        state: Ptr<u32, 16>, x: Ptr<f32, 16>, sums: Ptr<f32, 16>, weight: Ptr<f32, 16>, out: Ptr<u8, 16>,
+        len: Multiple = OWN, eps: f32, shares: u32, columns: u32,
+    }
+}
+
 pub(crate) fn norm(target: Target) -> Kernel {
     let k = Kernel::new("columns_norm");
     k.max_threads(NORM_THREADS);
-    let state = k.param_ptr::<u32>("state", 16);
-    let x = k.param_ptr::<f32>("x", 16);
-    let sums = k.param_ptr::<f32>("sums", 16);
-    let weight = k.param_ptr::<f32>("weight", 16);
-    let out = k.param_ptr::<u8>("out", 16);
-    let len = k.param_multiple("len", OWN);
-    let eps = k.param::<f32>("eps");
-    let sums = Sums::new(&k, sums, len);
+    let p = Norm::declare(&k);
+    let sums = Sums { values: p.sums, shares: p.shares, columns: p.columns, pitch: p.len };
     let warps = NORM_THREADS / 32;
     let partial = k.shared::<f32>(warps);
     let (tid, number) = (k.special(Special::TidX), k.special(Special::CtaidX));
     let (lane, warp) = (k.and(tid, 31), k.shr(tid, 5));
-    column(&k, target, state, number);
-    let x = k.row(x, number, len);
-    let tiles = k.shr(k.add(len.reg(), TILE_COLS - 1), TILE_COLS.trailing_zeros());
+    column(&k, target, p.state, number);
+    let x = k.row(p.x, number, p.len);
+    let tiles = k.shr(k.add(p.len.reg(), TILE_COLS - 1), TILE_COLS.trailing_zeros());
     let own = |tile: Reg<u32>| k.sum(k.scale(tile, TILE_COLS), k.scale(lane, OWN));
     let squares = k.var(0f32);
     k.for_(warp, tiles, warps, |tile: Reg<u32>| {
         let at = own(tile);
-        k.if_(k.lt(at.reg(), len.reg()), || {
+        k.if_(k.lt(at.reg(), p.len.reg()), || {
             let values = k.load_with(k.at(x, at), OWN, Cache::Default);
             sums.add(&k, number, at, &values);
             k.store_n(k.at(x, at), &values);
@@ -124,141 +120,153 @@ pub(crate) fn norm(target: Target) -> Kernel {
     k.sync_threads();
     let partials = k.load_with(partial, warps, Cache::Default);
     let sum = partials.into_iter().reduce(|a, b| k.add(a, b)).unwrap_or(sum);
-    let mean = k.div(sum, k.convert::<u32, f32>(len.reg()));
-    let scale = inverse_root(&k, mean, eps);
+    let mean = k.div(sum, k.convert::<u32, f32>(p.len.reg()));
+    let scale = inverse_root(&k, mean, p.eps);
     k.for_(warp, tiles, warps, |tile: Reg<u32>| {
         let (at, values) = (own(tile), zeros(&k));
-        k.if_(k.lt(at.reg(), len.reg()), || {
+        k.if_(k.lt(at.reg(), p.len.reg()), || {
             let own = k.load_with(k.at(x, at), OWN, Cache::Default);
-            let weights = k.load_with(k.at(weight, at), OWN, Cache::ReadOnly);
+            let weights = k.load_with(k.at(p.weight, at), OWN, Cache::ReadOnly);
             for ((value, own), weight) in values.iter().zip(own).zip(weights) {
                 k.set(*value, k.mul(k.mul(own, scale), weight));
             }
         });
         let columns = k.special(Special::NctaidX);
-        store(&k, place(&k, out, number, (tile, columns)), number, lane, &values);
+        store(&k, place(&k, p.out, number, (tile, columns)), number, lane, &values);
     });
     k
 }
 
-/// `columns_act(state, sums, out, len, shares, columns)`: `silu(gate) · up` as fragments; `sums` have `len`
-/// gate values, then as many up values. Grid: `[tile_blocks(len), columns]`.
+kernel_params! {
+    /// `columns_act`: `silu(gate) · up` as fragments; `sums` have `len` gate values, then as many up values.
+    /// Grid: `[tile_blocks(len), columns]`.
+    pub struct Act {
+        state: Ptr<u32, 16>, sums: Ptr<f32, 16>, out: Ptr<u8, 16>,
+        len: Multiple = OWN, shares: Late<u32>, columns: Late<u32>,
+    }
+}
+
 pub(crate) fn act(target: Target) -> Kernel {
     let k = Kernel::new("columns_act");
     k.max_threads(THREADS);
-    let state = k.param_ptr::<u32>("state", 16);
-    let sums = k.param_ptr::<f32>("sums", 16);
-    let out = k.param_ptr::<u8>("out", 16);
-    let len = k.param_multiple("len", OWN);
-    let sums = Sums::new(&k, sums, k.scale(len, 2));
+    let p = Act::declare(&k);
+    let pitch = k.scale(p.len, 2);
+    let sums = Sums { values: p.sums, shares: p.shares.load(&k), columns: p.columns.load(&k), pitch };
     let (tid, number) = (k.special(Special::TidX), k.special(Special::CtaidY));
     let (lane, warp) = (k.and(tid, 31), k.shr(tid, 5));
-    column(&k, target, state, number);
-    let tiles = k.shr(k.add(len.reg(), TILE_COLS - 1), TILE_COLS.trailing_zeros());
+    column(&k, target, p.state, number);
+    let tiles = k.shr(k.add(p.len.reg(), TILE_COLS - 1), TILE_COLS.trailing_zeros());
     let tile = k.mad(k.special(Special::CtaidX), THREADS / 32, warp);
     k.exit_if(k.ge(tile, tiles));
     let (at, values) = (k.sum(k.scale(tile, TILE_COLS), k.scale(lane, OWN)), zeros(&k));
-    k.if_(k.lt(at.reg(), len.reg()), || {
+    k.if_(k.lt(at.reg(), p.len.reg()), || {
         let (gate, up) = (zeros(&k), zeros(&k));
         sums.add(&k, number, at, &gate);
-        sums.add(&k, number, k.sum(at, len), &up);
+        sums.add(&k, number, k.sum(at, p.len), &up);
         for ((value, gate), up) in values.iter().zip(gate).zip(up) {
             k.set(*value, silu_times(&k, gate, up));
         }
     });
     let columns = k.special(Special::NctaidY);
-    store(&k, place(&k, out, number, (tile, columns)), number, lane, &values);
+    store(&k, place(&k, p.out, number, (tile, columns)), number, lane, &values);
     k
 }
 
-/// `columns_rope(state, tables, sums, turns, q, keys, values, heads, kv_heads, half_dim, table_pitch, shares,
-/// columns)`: adds the shares of queries, keys and values, writes the rotated queries to `q` (f32,
-/// `[column][head][dim]`), and rotated keys and values at the column's position of caches
-/// `[page][kv_head][PAGE][head_dim]`. Grid: `[pairs of a column / THREADS, columns]`. `columns_rope_q8_0`
-/// takes another parameter, `scales_at`.
+kernel_params! {
+    /// `columns_rope`: adds the shares of queries, keys and values, writes the rotated queries to `q` (f32,
+    /// `[column][head][dim]`), and rotated keys and values at the column's position of caches
+    /// `[page][kv_head][PAGE][head_dim]`. Grid: `[pairs of a column / THREADS, columns]`. `columns_rope_q8_0`
+    /// takes another parameter, `scales_at`.
+    pub struct Rope(kv: CacheType) {
+        state: Ptr<u32, 16>, tables: Ptr<u32, 16>, sums: Ptr<f32, 16>, turns: Ptr<u64, 16>, q: Ptr<f32, 16>,
+        keys: Ptr<f16, 16>, values: Ptr<f16, 16>,
+        heads: u32, kv_heads: u32, half_dim: u32, table_pitch: u32, shares: Late<u32>, columns: Late<u32>,
+        scales_at: Option<Late<Multiple>> = (kv == CacheType::Q8_0).then_some(BLOCK),
+    }
+}
+
 pub(crate) fn rope(kv: CacheType, target: Target) -> Kernel {
     let k = Kernel::new(&format!("columns_rope{}", kv.suffix()));
     k.max_threads(THREADS);
-    let state = k.param_ptr::<u32>("state", 16);
-    let tables = k.param_ptr::<u32>("tables", 16);
-    let sums = k.param_ptr::<f32>("sums", 16);
-    let turns = k.param_ptr::<u64>("turns", 16);
-    let q = k.param_ptr::<f32>("q", 16);
-    let keys = k.param_ptr::<f16>("keys", 16);
-    let values = k.param_ptr::<f16>("values", 16);
-    let heads = k.param::<u32>("heads");
-    let kv_heads = k.param::<u32>("kv_heads");
-    let half_dim = k.param::<u32>("half_dim");
-    let table_pitch = k.param::<u32>("table_pitch");
-    let rotated = k.add(heads, kv_heads);
-    let pairs = k.mul(k.add(rotated, kv_heads), half_dim);
-    let sums = Sums::new(&k, sums, k.scale(pairs, 2));
-    let scales_at = (kv == CacheType::Q8_0).then(|| k.param_multiple("scales_at", BLOCK));
+    let p = Rope::declare(&k, kv);
+    let rotated = k.add(p.heads, p.kv_heads);
+    let pairs = k.mul(k.add(rotated, p.kv_heads), p.half_dim);
+    let pitch = k.scale(pairs, 2);
+    let sums = Sums { values: p.sums, shares: p.shares.load(&k), columns: p.columns.load(&k), pitch };
+    let scales_at = p.scales_at.map(|scales_at| scales_at.load(&k));
     let pair = k.mad(k.special(Special::CtaidX), THREADS, k.special(Special::TidX));
-    let own = column(&k, target, state, k.special(Special::CtaidY));
+    let own = column(&k, target, p.state, k.special(Special::CtaidY));
     k.exit_if(k.ge(pair, pairs));
-    let head = k.div(pair, half_dim);
-    let j = k.sub(pair, k.mul(head, half_dim));
+    let head = k.div(pair, p.half_dim);
+    let j = k.sub(pair, k.mul(head, p.half_dim));
     let (x, y) = (k.var(0f32), k.var(0f32));
     sums.add(&k, own.number, k.scale(pair, 2), &[x, y]);
     k.if_(k.lt(head, rotated), || {
-        let (c, s) = rotate(&k, k.at(turns, j), own.position, x, y);
+        let (c, s) = rotate(&k, k.at(p.turns, j), own.position, x, y);
         k.set(x, c);
         k.set(y, s);
     });
-    k.if_(k.lt(head, heads), || {
-        let line = k.row(q, own.number, k.scale(k.mul(heads, half_dim), 2));
+    k.if_(k.lt(head, p.heads), || {
+        let line = k.row(p.q, own.number, k.scale(k.mul(p.heads, p.half_dim), 2));
         k.store_n(k.at(line, k.scale(pair, 2)), &[x, y]);
         k.exit();
     });
     let is_key = k.lt(head, rotated);
-    let kv_head = k.sub(k.sub(head, heads), k.select(is_key, 0u32, kv_heads));
-    let page = page(&k, tables, table_pitch, own, k.shr(own.position, PAGE.trailing_zeros()));
-    let row = k.mad(k.mad(page, kv_heads, kv_head), PAGE, k.and(own.position, PAGE - 1));
-    store_pair(&k, k.select_ptr(is_key, keys, values), scales_at, (row, half_dim, j), [x, y]);
+    let kv_head = k.sub(k.sub(head, p.heads), k.select(is_key, 0u32, p.kv_heads));
+    let page = page(&k, p.tables, p.table_pitch, own, k.shr(own.position, PAGE.trailing_zeros()));
+    let row = k.mad(k.mad(page, p.kv_heads, kv_head), PAGE, k.and(own.position, PAGE - 1));
+    store_pair(&k, k.select_ptr(is_key, p.keys, p.values), scales_at, (row, p.half_dim, j), [x, y]);
     k
 }
 
-/// `columns_argmax(state, logits, best_values, best_indices, count)`: one candidate per block. Grid:
-/// `[ARGMAX_BLOCKS, columns]`.
+kernel_params! {
+    /// `columns_argmax`: one candidate per block. Grid: `[ARGMAX_BLOCKS, columns]`.
+    pub struct Argmax {
+        state: Ptr<u32, 16>, logits: Ptr<f32, 4>, best_values: Ptr<f32, 4>,
+        best_indices: Ptr<u32, 4>,
+        count: u32,
+    }
+}
+
 pub(crate) fn argmax(target: Target) -> Kernel {
     let k = Kernel::new("columns_argmax");
     k.max_threads(THREADS);
-    let state = k.param_ptr::<u32>("state", 16);
-    let logits = k.param_ptr::<f32>("logits", 4);
-    let values = k.param_ptr::<f32>("best_values", 4);
-    let indices = k.param_ptr::<u32>("best_indices", 4);
-    let count = k.param::<u32>("count");
+    let p = Argmax::declare(&k);
     let partial = (k.shared::<f32>(THREADS / 32), k.shared::<u32>(THREADS / 32));
     let (tid, block) = (k.special(Special::TidX), k.special(Special::CtaidX));
     let number = k.special(Special::CtaidY);
-    column(&k, target, state, number);
-    let logits = k.row(logits, number, count);
-    let best = block_best(&k, THREADS, partial, (tid, block), (logits, count));
+    column(&k, target, p.state, number);
+    let logits = k.row(p.logits, number, p.count);
+    let best = block_best(&k, THREADS, partial, (tid, block), (logits, p.count));
     let to = k.mad(number, k.special(Special::NctaidX), block);
-    k.store(k.at(values, to), best.0);
-    k.store(k.at(indices, to), best.1);
+    k.store(k.at(p.best_values, to), best.0);
+    k.store(k.at(p.best_indices, to), best.1);
     k
 }
 
-/// `columns_choose(state, best_values, best_indices, tokens, candidates)`: the best of the candidates of each
-/// column; `NONE` if no logit is a number. Grid: `[columns]`, a warp each.
+kernel_params! {
+    /// `columns_choose`: the best of the candidates of each column; `NONE` if no logit is a number. Grid:
+    /// `[columns]`, a warp each.
+    pub struct Choose {
+        state: Ptr<u32, 16>, best_values: Ptr<f32, 4>, best_indices: Ptr<u32, 4>,
+        tokens: Ptr<u32, 4>,
+        candidates: u32,
+    }
+}
+
 pub(crate) fn choose(target: Target) -> Kernel {
     let k = Kernel::new("columns_choose");
     k.max_threads(32);
-    let state = k.param_ptr::<u32>("state", 16);
-    let values = k.param_ptr::<f32>("best_values", 4);
-    let indices = k.param_ptr::<u32>("best_indices", 4);
-    let tokens = k.param_ptr::<u32>("tokens", 4);
-    let candidates = k.param::<u32>("candidates");
+    let p = Choose::declare(&k);
     let (lane, number) = (k.special(Special::LaneId), k.special(Special::CtaidX));
-    column(&k, target, state, number);
-    let (values, indices) = (k.row(values, number, candidates), k.row(indices, number, candidates));
+    column(&k, target, p.state, number);
+    let (values, indices) =
+        (k.row(p.best_values, number, p.candidates), k.row(p.best_indices, number, p.candidates));
     let best = (k.var(f32::NEG_INFINITY), k.var(u32::MAX));
-    k.for_(lane, candidates, 32u32, |i: Reg<u32>| {
+    k.for_(lane, p.candidates, 32u32, |i: Reg<u32>| {
         take_better(&k, best, (k.load(k.at(values, i)), k.load(k.at(indices, i))));
     });
     warp_best(&k, best);
-    k.if_(k.eq(lane, 0), || k.store(k.at(tokens, number), best.1));
+    k.if_(k.eq(lane, 0), || k.store(k.at(p.tokens, number), best.1));
     k
 }

@@ -1,6 +1,6 @@
 //! A mixture of experts, for one token: the choice of the experts, their products, and the weighted sum.
 
-use ptxgen::{Cache, Global, Kernel, Pointer, Reg, Special};
+use ptxgen::{Cache, Global, Kernel, Multiple, Pointer, Ptr, Reg, Special, kernel_params};
 
 use crate::kernels::activation::silu_times;
 use crate::kernels::format::Format;
@@ -17,18 +17,23 @@ pub fn product_name(format: Format) -> String {
     format!("experts_{}", format.suffix())
 }
 
-/// `route(scores, chosen, shares, experts, used)`: one warp takes the `used` experts with the largest scores,
-/// of equals the first, and their shares of the softmax over all. The scores of those become the lowest
-/// finite number.
+kernel_params! {
+    /// `route`: one warp takes the `used` experts with the largest scores, of equals the first, and their
+    /// shares of the softmax over all. The scores of those become the lowest finite number.
+    pub struct Route {
+        scores: Ptr<f32, 4>, chosen: Ptr<u32, 4>, shares: Ptr<f32, 4>,
+        experts: u32, used: u32,
+    }
+}
+
 pub(crate) fn route() -> Kernel {
     let k = Kernel::new("route");
     k.max_threads(32);
-    let scores = k.param_ptr::<f32>("scores", 4);
-    let chosen = k.param_ptr::<u32>("chosen", 4);
-    let shares = k.param_ptr::<f32>("shares", 4);
-    let experts = k.param::<u32>("experts");
-    let used = k.param::<u32>("used");
-    choose(&k, Choice { scores, chosen, shares, experts, used });
+    let p = Route::declare(&k);
+    choose(
+        &k,
+        Choice { scores: p.scores, chosen: p.chosen, shares: p.shares, experts: p.experts, used: p.used },
+    );
     k
 }
 
@@ -84,28 +89,29 @@ pub(crate) fn choose(k: &Kernel, c: Choice) {
     });
 }
 
-/// `experts_SUFFIX(weights, x, chosen, out, rows, cols, pitch)`: `out[s][r]` is the product of row `r` of the
-/// expert that was chosen as number `s` with the striped vector `pitch` values times `s` after `x`. A warp
-/// per row. Grid: `[rows / warps, experts used]`.
+kernel_params! {
+    /// `experts_SUFFIX`: `out[s][r]` is the product of row `r` of the expert that was chosen as number `s`
+    /// with the striped vector `pitch` values times `s` after `x`. A warp per row. Grid: `[rows / warps,
+    /// experts used]`.
+    pub struct ExpertProduct(format: Format) {
+        weights: Ptr<u8, 16>, x: Ptr<f32, 16>, chosen: Ptr<u32, 4>, out: Ptr<f32, 4>,
+        rows: u32, cols: Multiple = format.block(), pitch: Multiple = 16,
+    }
+}
+
 pub(crate) fn product(format: Format) -> Kernel {
     let k = Kernel::new(&product_name(format));
     k.max_threads(THREADS);
-    let weights = format.param(&k);
-    let x = k.param_ptr::<f32>("x", 16);
-    let chosen = k.param_ptr::<u32>("chosen", 4);
-    let out = k.param_ptr::<f32>("out", 4);
-    let rows = k.param::<u32>("rows");
-    let cols = k.param_multiple("cols", format.block());
-    let pitch = k.param_multiple("pitch", 16);
+    let p = ExpertProduct::declare(&k, format);
     let lane = k.special(Special::LaneId);
     let row = k.mad(k.special(Special::CtaidX), THREADS / 32, k.shr(k.special(Special::TidX), 5));
     let slot = k.special(Special::CtaidY);
-    k.exit_if(k.ge(row, rows));
-    let expert = k.load(k.at(chosen, slot));
-    let x = k.row(x, slot, pitch);
-    let line = format.row(&k, weights, k.mad(expert, rows, row), cols);
-    let (quarter, sum) = (k.halve(cols, 2), k.var(0f32));
-    k.for_(lane, k.halve(cols, format.unit().trailing_zeros()).reg(), 32u32, |unit: Reg<u32>| {
+    k.exit_if(k.ge(row, p.rows));
+    let expert = k.load(k.at(p.chosen, slot));
+    let x = k.row(p.x, slot, p.pitch);
+    let line = format.row(&k, p.weights, k.mad(expert, p.rows, row), p.cols);
+    let (quarter, sum) = (k.halve(p.cols, 2), k.var(0f32));
+    k.for_(lane, k.halve(p.cols, format.unit().trailing_zeros()).reg(), 32u32, |unit: Reg<u32>| {
         let packed = format.fetch(&k, &line, unit);
         let values = activations(&k, format, x, unit, quarter);
         for (w, x) in format.weights(&k, &packed).iter().flatten().zip(values.iter().flatten()) {
@@ -113,40 +119,47 @@ pub(crate) fn product(format: Format) -> Kernel {
         }
     });
     let sum = k.warp_sum(sum);
-    k.if_(k.eq(lane, 0), || k.store(k.at(out, k.mad(slot, rows, row)), sum));
+    k.if_(k.eq(lane, 0), || k.store(k.at(p.out, k.mad(slot, p.rows, row)), sum));
     k
 }
 
-/// `expert_silu(gate, up, shares, out, len)`: `share · silu(gate) · up` for each chosen expert; each vector
-/// of `out` is striped. Grid: `[len / THREADS, experts used]`.
+kernel_params! {
+    /// `expert_silu`: `share · silu(gate) · up` for each chosen expert; each vector of `out` is striped.
+    /// Grid: `[len / THREADS, experts used]`.
+    pub struct ExpertSilu {
+        gate: Ptr<f32, 16>, up: Ptr<f32, 16>, shares: Ptr<f32, 16>, out: Ptr<f32, 16>,
+        len: Multiple = 16,
+    }
+}
+
 pub(crate) fn silu() -> Kernel {
     let k = Kernel::new("expert_silu");
     k.max_threads(THREADS);
-    let [gate, up, shares, out] = ["gate", "up", "shares", "out"].map(|name| k.param_ptr::<f32>(name, 16));
-    let len = k.param_multiple("len", 16);
+    let p = ExpertSilu::declare(&k);
     let i = k.mad(k.special(Special::CtaidX), THREADS, k.special(Special::TidX));
     let slot = k.special(Special::CtaidY);
-    k.exit_if(k.ge(i, len.reg()));
-    let of = |vectors| k.load(k.at(k.row(vectors, slot, len), i));
-    let value = k.mul(silu_times(&k, of(gate), of(up)), k.load(k.at(shares, slot)));
-    let to = k.row(out, slot, len);
-    k.store(k.at(to, striped_index(&k, i, k.halve(len, 2).reg())), value);
+    k.exit_if(k.ge(i, p.len.reg()));
+    let of = |vectors| k.load(k.at(k.row(vectors, slot, p.len), i));
+    let value = k.mul(silu_times(&k, of(p.gate), of(p.up)), k.load(k.at(p.shares, slot)));
+    let to = k.row(p.out, slot, p.len);
+    k.store(k.at(to, striped_index(&k, i, k.halve(p.len, 2).reg())), value);
     k
 }
 
-/// `expert_sum(parts, x, len, used)`: adds `used` vectors to `x`.
+kernel_params! {
+    /// `expert_sum`: adds `used` vectors to `x`.
+    pub struct ExpertSum { parts: Ptr<f32, 16>, x: Ptr<f32, 16>, len: Multiple = 16, used: u32 }
+}
+
 pub(crate) fn sum() -> Kernel {
     let k = Kernel::new("expert_sum");
     k.max_threads(THREADS);
-    let parts = k.param_ptr::<f32>("parts", 16);
-    let x = k.param_ptr::<f32>("x", 16);
-    let len = k.param_multiple("len", 16);
-    let used = k.param::<u32>("used");
+    let p = ExpertSum::declare(&k);
     let i = k.mad(k.special(Special::CtaidX), THREADS, k.special(Special::TidX));
-    k.exit_if(k.ge(i, len.reg()));
-    let to = k.at(x, i);
+    k.exit_if(k.ge(i, p.len.reg()));
+    let to = k.at(p.x, i);
     let sum = k.load_with(to, 1, Cache::Default)[0];
-    k.for_(0u32, used, 1u32, |slot: Reg<u32>| k.add_to(sum, k.load(k.at(k.row(parts, slot, len), i))));
+    k.for_(0u32, p.used, 1u32, |slot: Reg<u32>| k.add_to(sum, k.load(k.at(k.row(p.parts, slot, p.len), i))));
     k.store(to, sum);
     k
 }

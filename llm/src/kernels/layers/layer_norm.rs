@@ -2,7 +2,7 @@
 //! deviation costs no digits.
 
 use half::f16;
-use ptxgen::{Cache, Global, Kernel, Multiple, Pointer, Reg, Special};
+use ptxgen::{Cache, Global, Kernel, Multiple, Pointer, Ptr, Reg, Special, kernel_params};
 
 use crate::kernels::inverse_root::inverse_root;
 use crate::kernels::layers::sum::block_sum;
@@ -11,46 +11,50 @@ use crate::kernels::operations::striped::striped_index;
 /// Threads of a block, which takes one token.
 pub const THREADS: u32 = 512;
 
-/// `layer_norm(x, weight, bias, out, len, eps)`: one block; `out` is striped.
+kernel_params! {
+    /// `layer_norm`: one block; `out` is striped.
+    pub struct LayerNorm {
+        x: Ptr<f32, 16>, weight: Ptr<f32, 16>, bias: Ptr<f32, 16>, out: Ptr<f32, 16>,
+        len: Multiple = 16, eps: f32,
+    }
+}
+
 pub(crate) fn step() -> Kernel {
     let k = Kernel::new("layer_norm");
     k.max_threads(THREADS);
-    let x = k.param_ptr::<f32>("x", 16);
-    let [weight, bias, out] = ["weight", "bias", "out"].map(|name| k.param_ptr::<f32>(name, 16));
-    let len = k.param_multiple("len", 16);
-    let eps = k.param::<f32>("eps");
-    normalize(&k, x, (weight, bias), (len, eps), |i, value| {
-        k.store(k.at(out, striped_index(&k, i, k.halve(len, 2).reg())), value);
+    let p = LayerNorm::declare(&k);
+    normalize(&k, p.x, (p.weight, p.bias), (p.len, p.eps), |i, value| {
+        k.store(k.at(p.out, striped_index(&k, i, k.halve(p.len, 2).reg())), value);
     });
     k
 }
 
-/// `prompt_layer_norm(x, sums, weight, bias, out, len, eps, shares, share_pitch, factor)`: adds the sums of
-/// the previous product times `factor`, in `shares` parts that are `share_pitch` tokens apart, to the
-/// residual stream `x`, and writes its norm in f16. A block per token.
+kernel_params! {
+    /// `prompt_layer_norm`: adds the sums of the previous product times `factor`, in `shares` parts that are
+    /// `share_pitch` tokens apart, to the residual stream `x`, and writes its norm in f16. A block per token.
+    pub struct PromptLayerNorm {
+        x: Ptr<f32, 16>, sums: Ptr<f32, 16>, weight: Ptr<f32, 16>, bias: Ptr<f32, 16>,
+        out: Ptr<f16, 16>,
+        len: Multiple = 16, eps: f32, shares: u32, share_pitch: u32, factor: f32,
+    }
+}
+
 pub(crate) fn prompt() -> Kernel {
     let k = Kernel::new("prompt_layer_norm");
     k.max_threads(THREADS);
-    let x = k.param_ptr::<f32>("x", 16);
-    let [sums, weight, bias] = ["sums", "weight", "bias"].map(|name| k.param_ptr::<f32>(name, 16));
-    let out = k.param_ptr::<f16>("out", 16);
-    let len = k.param_multiple("len", 16);
-    let eps = k.param::<f32>("eps");
-    let shares = k.param::<u32>("shares");
-    let share_pitch = k.param::<u32>("share_pitch");
-    let factor = k.param::<f32>("factor");
+    let p = PromptLayerNorm::declare(&k);
     let (tid, token) = (k.special(Special::TidX), k.special(Special::CtaidX));
-    let x = k.row(x, token, len);
-    k.for_(tid, len.reg(), THREADS, |i: Reg<u32>| {
+    let x = k.row(p.x, token, p.len);
+    k.for_(tid, p.len.reg(), THREADS, |i: Reg<u32>| {
         let value = k.load_with(k.at(x, i), 1, Cache::Default)[0];
-        k.for_(0u32, shares, 1u32, |share: Reg<u32>| {
-            let part = k.row(sums, k.mad(share, share_pitch, token), len);
-            k.mad_to(value, k.load(k.at(part, i)), factor, value);
+        k.for_(0u32, p.shares, 1u32, |share: Reg<u32>| {
+            let part = k.row(p.sums, k.mad(share, p.share_pitch, token), p.len);
+            k.mad_to(value, k.load(k.at(part, i)), p.factor, value);
         });
         k.store(k.at(x, i), value);
     });
-    let out = k.row(out, token, len);
-    normalize(&k, x, (weight, bias), (len, eps), |i, value| {
+    let out = k.row(p.out, token, p.len);
+    normalize(&k, x, (p.weight, p.bias), (p.len, p.eps), |i, value| {
         k.store(k.at(out, i), k.convert::<f32, f16>(value));
     });
     k

@@ -1,6 +1,6 @@
 //! The entries of a chunk sorted by expert.
 
-use ptxgen::{Cache, Kernel, Reg, Special};
+use ptxgen::{Cache, Kernel, Ptr, Reg, Special, kernel_params};
 
 use crate::kernels::prompt::chunk::COUNT_AT;
 
@@ -10,23 +10,28 @@ const WARPS: u32 = THREADS / 32;
 /// Entries that a lane looks at together.
 const TOGETHER: u32 = 4;
 
-/// `prompt_gather(chosen, prompt, starts, tokens, rows, experts, used)`: counts the entries of each expert.
-/// Those of expert e have rows `starts[e]` to before `starts[e + 1]`, in the order of tokens; `tokens[row]`
-/// is the token of an entry, and `rows[token · used + place]` the row of it. Grid: experts.
-///
-/// A warp takes an equal part of all entries and looks at it twice: to count, and to place.
+kernel_params! {
+    /// `prompt_gather`: counts the entries of each expert. Those of expert e have rows `starts[e]` to before
+    /// `starts[e + 1]`, in the order of tokens; `tokens[row]` is the token of an entry, and `rows[token ·
+    /// used + place]` the row of it. Grid: experts.
+    ///
+    /// A warp takes an equal part of all entries and looks at it twice: to count, and to place.
+    pub struct Gather {
+        chosen: Ptr<u32, 16>, prompt: Ptr<u32, 16>, starts: Ptr<u32, 16>, tokens: Ptr<u32, 16>,
+        rows: Ptr<u32, 16>,
+        experts: u32, used: u32,
+    }
+}
+
 pub(crate) fn kernel() -> Kernel {
     let k = Kernel::new("prompt_gather");
     k.max_threads(THREADS);
-    let [chosen, prompt, starts, tokens, rows] =
-        ["chosen", "prompt", "starts", "tokens", "rows"].map(|name| k.param_ptr::<u32>(name, 16));
-    let experts = k.param::<u32>("experts");
-    let used = k.param::<u32>("used");
+    let p = Gather::declare(&k);
     let [owns, before] = [(); 2].map(|()| k.shared::<u32>(WARPS));
     let (tid, lane, expert) =
         (k.special(Special::TidX), k.special(Special::LaneId), k.special(Special::CtaidX));
     let warp = k.shr(tid, 5);
-    let entries = k.mul(k.load(prompt.plus(COUNT_AT)), used);
+    let entries = k.mul(k.load(p.prompt.plus(COUNT_AT)), p.used);
     let round = 32 * TOGETHER;
     let rounds = k.shr(k.add(entries, WARPS * round - 1), (WARPS * round).trailing_zeros());
     let part = k.mul(rounds, round);
@@ -37,7 +42,7 @@ pub(crate) fn kernel() -> Kernel {
     let look = |first: Reg<u32>| -> Vec<(Reg<u32>, Reg<u32>)> {
         let entries = (0..TOGETHER).map(|i| k.add(k.add(first, 32 * i), lane));
         let load = |entry: Reg<u32>| {
-            let found = k.load_with(k.at(chosen, k.min(entry, last)), 1, Cache::ReadOnly)[0];
+            let found = k.load_with(k.at(p.chosen, k.min(entry, last)), 1, Cache::ReadOnly)[0];
             (entry, k.select(k.lt(entry, end), found, u32::MAX))
         };
         entries.map(load).collect()
@@ -64,9 +69,9 @@ pub(crate) fn kernel() -> Kernel {
         k.add_to(all, count);
     }
     k.if_(k.eq(tid, 0), || {
-        k.store(k.at(starts, expert), start);
+        k.store(k.at(p.starts, expert), start);
         let next = k.add(expert, 1);
-        k.if_(k.eq(next, experts), || k.store(k.at(starts, next), all));
+        k.if_(k.eq(next, p.experts), || k.store(k.at(p.starts, next), all));
     });
     let lanes_below = k.sub(k.shl(k.var(1u32), lane), 1);
     k.for_(begin, end, round, |first: Reg<u32>| {
@@ -75,8 +80,8 @@ pub(crate) fn kernel() -> Kernel {
             let same = k.ballot(mine);
             k.if_(mine, || {
                 let row = k.add(at, k.popc(k.and(same, lanes_below)));
-                k.store(k.at(tokens, row), k.div(entry, used));
-                k.store(k.at(rows, entry), row);
+                k.store(k.at(p.tokens, row), k.div(entry, p.used));
+                k.store(k.at(p.rows, entry), row);
             });
             k.add_to(at, k.popc(same));
         }

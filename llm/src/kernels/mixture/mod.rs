@@ -10,7 +10,7 @@ pub mod gather;
 pub mod product;
 pub mod scores;
 
-use ptxgen::{Kernel, Special};
+use ptxgen::{Kernel, Ptr, Special, kernel_params};
 
 use crate::kernels::format::Format;
 use crate::kernels::layers::experts::{Choice, choose};
@@ -29,21 +29,23 @@ pub(crate) fn kernels() -> Vec<Kernel> {
     kernels
 }
 
-/// `prompt_route(scores, prompt, chosen, shares, experts, used)`: the choice of `route` for each token of the
-/// chunk; `scores` is `[token][expert]`, `chosen` and `shares` are `[token][used]`. Grid: tokens.
+kernel_params! {
+    /// `prompt_route`: the choice of `route` for each token of the chunk; `scores` is `[token][expert]`,
+    /// `chosen` and `shares` are `[token][used]`. Grid: tokens.
+    pub struct PromptRoute {
+        scores: Ptr<f32, 4>, prompt: Ptr<u32, 16>, chosen: Ptr<u32, 4>, shares: Ptr<f32, 4>,
+        experts: u32, used: u32,
+    }
+}
+
 fn route() -> Kernel {
     let k = Kernel::new("prompt_route");
     k.max_threads(32);
-    let scores = k.param_ptr::<f32>("scores", 4);
-    let prompt = k.param_ptr::<u32>("prompt", 16);
-    let chosen = k.param_ptr::<u32>("chosen", 4);
-    let shares = k.param_ptr::<f32>("shares", 4);
-    let experts = k.param::<u32>("experts");
-    let used = k.param::<u32>("used");
+    let p = PromptRoute::declare(&k);
     let token = k.special(Special::CtaidX);
-    k.exit_if(k.ge(token, k.load(prompt.plus(COUNT_AT))));
-    let (scores, chosen) = (k.row(scores, token, experts), k.row(chosen, token, used));
-    let shares = k.row(shares, token, used);
-    choose(&k, Choice { scores, chosen, shares, experts, used });
+    k.exit_if(k.ge(token, k.load(p.prompt.plus(COUNT_AT))));
+    let (scores, chosen) = (k.row(p.scores, token, p.experts), k.row(p.chosen, token, p.used));
+    let shares = k.row(p.shares, token, p.used);
+    choose(&k, Choice { scores, chosen, shares, experts: p.experts, used: p.used });
     k
 }

@@ -2,7 +2,7 @@
 //! each expert has another matrix and other tokens.
 
 use half::f16;
-use ptxgen::{Kernel, Special};
+use ptxgen::{Kernel, Multiple, Ptr, Special, kernel_params};
 
 use crate::kernels::prompt::gemm::{self, Block, DEPTH, Output, Tile};
 
@@ -25,7 +25,17 @@ pub const fn grid(tile: Tile, output: Output, tokens: u32, rows: u32, experts: u
     [tiles * experts, across, 1]
 }
 
-/// The kernel of `tile` and `output`: `(x, w, out, starts, rows, cols, first, tiles, apart, tokens, factor)`.
+kernel_params! {
+    /// Parameters of the kernel of a tile and an output.
+    pub struct ExpertsProduct(gated: bool) {
+        x: Ptr<f16, 16>, w: Ptr<f16, 16>, out: Ptr<f16, 16>, starts: Ptr<u32, 16>,
+        rows: Multiple = DEPTH, cols: Multiple = DEPTH, first: u32, tiles: u32, apart: u32,
+        tokens: Option<Ptr<u32, 16>> = gated.then_some(()),
+        factor: Option<f32> = gated.then_some(()),
+    }
+}
+
+/// The kernel of `tile` and `output`.
 ///
 /// `w` has the matrices of some experts from expert `first` on, `[expert][rows][cols]`; for [`Output::Gate`]
 /// the rows of their gates, and those of up `apart` rows later. Entries of expert e are rows `starts[e]` to
@@ -36,41 +46,33 @@ pub(crate) fn kernel(tile: Tile, output: Output) -> Kernel {
     let gated = output == Output::Gate;
     let k = Kernel::new(&name(tile, output));
     k.max_threads(tile.threads());
-    let [x, w, out] = ["x", "w", "out"].map(|name| k.param_ptr::<f16>(name, 16));
-    let starts = k.param_ptr::<u32>("starts", 16);
-    let rows = k.param_multiple("rows", DEPTH);
-    let cols = k.param_multiple("cols", DEPTH);
-    let first = k.param::<u32>("first");
-    let tiles = k.param::<u32>("tiles");
-    let apart = k.param::<u32>("apart");
-    let listed = gated.then(|| k.param_ptr::<u32>("tokens", 16));
-    let factor = gated.then(|| k.param::<f32>("factor"));
+    let p = ExpertsProduct::declare(&k, gated);
 
     let tid = k.special(Special::TidX);
     let (lane, warp) = (k.and(tid, 31), k.shr(tid, 5));
     let across = k.special(Special::CtaidX);
-    let local = k.div(across, tiles);
-    let expert = k.add(first, local);
-    let start = k.load(k.at(starts, expert));
-    let tokens = k.sub(k.load(k.at(starts, k.add(expert, 1))), start);
-    let first_token = k.mul(k.sub(across, k.mul(local, tiles)), tile.tokens);
+    let local = k.div(across, p.tiles);
+    let expert = k.add(p.first, local);
+    let start = k.load(k.at(p.starts, expert));
+    let tokens = k.sub(k.load(k.at(p.starts, k.add(expert, 1))), start);
+    let first_token = k.mul(k.sub(across, k.mul(local, p.tiles)), tile.tokens);
     k.exit_if(k.ge(first_token, tokens));
     let rows_per_block = if gated { tile.rows / 2 } else { tile.rows };
     let first_row = k.scale(k.special(Special::CtaidY), rows_per_block);
-    let listed = listed.map(|list| k.at(list, start));
-    let x = if gated { x } else { k.row(x, start, cols) };
-    let w = k.row(w, k.mul(local, rows.reg()), cols);
+    let listed = p.tokens.map(|list| k.at(list, start));
+    let x = if gated { p.x } else { k.row(p.x, start, p.cols) };
+    let w = k.row(p.w, k.mul(local, p.rows.reg()), p.cols);
     // Results have two or four bytes.
-    let wide = if gated { rows } else { k.scale(rows, 2) };
-    let out = k.row(out, start, wide);
+    let wide = if gated { p.rows } else { k.scale(p.rows, 2) };
+    let out = k.row(p.out, start, wide);
     let block = Block {
         k: &k,
         tile,
         output,
-        factor,
+        factor: p.factor,
         tokens,
-        rows: rows.reg(),
-        apart,
+        rows: p.rows.reg(),
+        apart: p.apart,
         listed,
         tid,
         lane,
@@ -78,9 +80,9 @@ pub(crate) fn kernel(tile: Tile, output: Output) -> Kernel {
         first_token,
         first_row,
     };
-    let copier = block.copier([x, w], cols);
+    let copier = block.copier([x, w], p.cols);
     let zero = k.var(0u32);
-    let sums = block.multiply(&copier, zero, cols.reg());
-    block.store(&sums, (out, rows), (zero, zero));
+    let sums = block.multiply(&copier, zero, p.cols.reg());
+    block.store(&sums, (out, p.rows), (zero, zero));
     k
 }

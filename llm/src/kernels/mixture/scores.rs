@@ -1,7 +1,7 @@
 //! The router: its products with the normalized residual stream, in single precision. Rounded to f16, experts
 //! with nearly equal scores would change places more often.
 
-use ptxgen::{Cache, Kernel, Reg, Special};
+use ptxgen::{Cache, Kernel, Multiple, Ptr, Reg, Special, kernel_params};
 
 use crate::kernels::format::Format;
 use crate::kernels::prompt::chunk::COUNT_AT;
@@ -21,33 +21,35 @@ pub const fn grid(tokens: u32, experts: u32) -> [u32; 3] {
     [experts.div_ceil(THREADS / 32), tokens.div_ceil(TOKENS), 1]
 }
 
-/// `prompt_scores_SUFFIX(weights, x, norm, prompt, out, experts, cols, eps)`: `out[token][expert]` is the
-/// product of row `expert` with the RMS norm of the token's row of the residual stream `x`, with the weights
-/// `norm`. A warp per expert and [`TOKENS`] tokens. Grid: [`grid`].
+kernel_params! {
+    /// `prompt_scores_SUFFIX`: `out[token][expert]` is the product of row `expert` with the RMS norm of the
+    /// token's row of the residual stream `x`, with the weights `norm`. A warp per expert and [`TOKENS`]
+    /// tokens. Grid: [`grid`].
+    pub struct Scores(format: Format) {
+        weights: Ptr<u8, 16>, x: Ptr<f32, 16>, norm: Ptr<f32, 16>, prompt: Ptr<u32, 16>,
+        out: Ptr<f32, 4>,
+        experts: u32, cols: Multiple = format.block(), eps: f32,
+    }
+}
+
 pub(crate) fn kernel(format: Format) -> Kernel {
     let k = Kernel::new(&name(format));
     k.max_threads(THREADS);
-    let weights = format.param(&k);
-    let [x, norm] = ["x", "norm"].map(|name| k.param_ptr::<f32>(name, 16));
-    let prompt = k.param_ptr::<u32>("prompt", 16);
-    let out = k.param_ptr::<f32>("out", 4);
-    let experts = k.param::<u32>("experts");
-    let cols = k.param_multiple("cols", format.block());
-    let eps = k.param::<f32>("eps");
+    let p = Scores::declare(&k, format);
     let lane = k.special(Special::LaneId);
     let expert = k.mad(k.special(Special::CtaidX), THREADS / 32, k.shr(k.special(Special::TidX), 5));
     let first = k.mul(k.special(Special::CtaidY), TOKENS);
-    let count = k.load(prompt.plus(COUNT_AT));
-    k.exit_if(k.either(k.ge(expert, experts), k.ge(first, count)));
+    let count = k.load(p.prompt.plus(COUNT_AT));
+    k.exit_if(k.either(k.ge(expert, p.experts), k.ge(first, count)));
     let last = k.sub(count, 1);
-    let tokens: Vec<_> = (0..TOKENS).map(|i| k.row(x, k.min(k.add(first, i), last), cols)).collect();
-    let line = format.row(&k, weights, expert, cols);
+    let tokens: Vec<_> = (0..TOKENS).map(|i| k.row(p.x, k.min(k.add(first, i), last), p.cols)).collect();
+    let line = format.row(&k, p.weights, expert, p.cols);
     let sums: Vec<[Reg<f32>; 2]> = tokens.iter().map(|_| [(); 2].map(|()| k.var(0f32))).collect();
-    k.for_(lane, k.halve(cols, format.unit().trailing_zeros()).reg(), 32u32, |unit: Reg<u32>| {
+    k.for_(lane, k.halve(p.cols, format.unit().trailing_zeros()).reg(), 32u32, |unit: Reg<u32>| {
         let packed = format.fetch(&k, &line, unit);
         for (start, values) in format.runs(&k, unit).into_iter().zip(format.weights(&k, &packed)) {
             for (i, four) in (0i64..).step_by(4).zip(values.as_chunks::<4>().0) {
-                let norms = k.load_n::<4, _, _>(k.at(norm, start).plus(i), Cache::ReadOnly);
+                let norms = k.load_n::<4, _, _>(k.at(p.norm, start).plus(i), Cache::ReadOnly);
                 let factors = [0, 1, 2, 3].map(|v| k.mul(four[v], norms[v]));
                 for (token, [sum, squares]) in tokens.iter().zip(&sums) {
                     let values = k.load_n::<4, _, _>(k.at(*token, start).plus(i), Cache::ReadOnly);
@@ -59,13 +61,13 @@ pub(crate) fn kernel(format: Format) -> Kernel {
             }
         }
     });
-    let len = k.convert::<u32, f32>(cols.reg());
+    let len = k.convert::<u32, f32>(p.cols.reg());
     for (i, [sum, squares]) in (0..).zip(sums) {
         let (sum, squares) = (k.warp_sum(sum), k.warp_sum(squares));
-        let scale = k.div(1f32, k.sqrt(k.add(k.div(squares, len), eps)));
+        let scale = k.div(1f32, k.sqrt(k.add(k.div(squares, len), p.eps)));
         let token = k.add(first, i);
         let stores = k.both(k.eq(lane, 0), k.lt(token, count));
-        k.if_(stores, || k.store(k.at(out, k.mad(token, experts, expert)), k.mul(sum, scale)));
+        k.if_(stores, || k.store(k.at(p.out, k.mad(token, p.experts, expert)), k.mul(sum, scale)));
     }
     k
 }

@@ -5,7 +5,9 @@
 //! two neighbouring dimensions. Warps are merged through shared memory, split-K parts by a second kernel.
 
 use half::f16;
-use ptxgen::{Cache, F16x2, Global, Kernel, Multiple, Pointer, Pred, Reg, Shared, Special};
+use ptxgen::{
+    Cache, F16x2, Global, Kernel, Multiple, Pointer, Pred, Ptr, Reg, Shared, Special, kernel_params,
+};
 
 use crate::kernels::heads::LOWEST;
 use crate::kernels::limits::{Limits, infix};
@@ -27,48 +29,50 @@ fn partial_pitch(k: &Kernel, head_dim: Reg<u32>) -> Reg<u32> {
     k.and(k.add(head_dim, 5), !3u32)
 }
 
-/// `attention_DIM(q, keys, values, state, out, context, head_dim, group, scale)` for heads of up to `dims`
-/// dimensions, a multiple of 8. Grid: `[heads, 1]`, `out` striped; for `attention_split_DIM` `[heads,
-/// shares]`, `out` the scratch buffer.
-///
-/// The cache holds f16 `[kv_head][context][head_dim]`; `group` query heads share a key/value head.
-///
-/// `attention_limited_DIM` and `attention_limited_split_DIM` take two parameters more, `window` and `cap` of
-/// [`limits`](crate::kernels::limits).
+kernel_params! {
+    /// `attention_DIM` for heads of up to `dims` dimensions, a multiple of 8. Grid: `[heads, 1]`, `out`
+    /// striped; for `attention_split_DIM` `[heads, shares]`, `out` the scratch buffer.
+    ///
+    /// The cache holds f16 `[kv_head][context][head_dim]`; `group` query heads share a key/value head.
+    ///
+    /// `attention_limited_DIM` and `attention_limited_split_DIM` take two parameters more, `window` and `cap`
+    /// of [`limits`](crate::kernels::limits).
+    pub struct Attention(limited: bool) {
+        q: Ptr<f32, 16>, keys: Ptr<f16, 16>, values: Ptr<f16, 16>, state: Ptr<u32, 16>,
+        out: Ptr<f32, 16>,
+        context: u32, head_dim: Multiple = 8, group: u32, scale: f32,
+        window: Option<u32> = limited.then_some(()),
+        cap: Option<f32> = limited.then_some(()),
+    }
+}
+
 pub(crate) fn kernel(dims: u32, split: bool, limited: bool) -> Kernel {
     let k = Kernel::new(&format!("attention_{}{}{dims}", infix(limited), if split { "split_" } else { "" }));
     k.max_threads(THREADS);
-    let q = k.param_ptr::<f32>("q", 16);
-    let keys = k.param_ptr::<f16>("keys", 16);
-    let values = k.param_ptr::<f16>("values", 16);
-    let state = k.param_ptr::<u32>("state", 16);
-    let out = k.param_ptr::<f32>("out", 16);
-    let context = k.param::<u32>("context");
-    let head_dim = k.param_multiple("head_dim", 8);
-    let group = k.param::<u32>("group");
-    let scale = k.param::<f32>("scale");
-    let limits = limited.then(|| Limits::params(&k));
+    let p = Attention::declare(&k, limited);
+    let limits = Limits::new(&k, (p.window, p.cap));
 
     let shared_q = k.shared::<f32>(dims);
     let meeting = Meeting::new(&k, dims);
     let (tid, lane) = (k.special(Special::TidX), k.special(Special::LaneId));
     let warp = k.shr(tid, 5);
     let (head, share) = (k.special(Special::CtaidX), k.special(Special::CtaidY));
-    let positions = k.add(k.load(state), 1);
+    let positions = k.add(k.load(p.state), 1);
 
     // Scores are in units of log2: exp2 is the softmax's exponential.
-    let scale = k.mul(scale, std::f32::consts::LOG2_E);
-    let query = k.row(q, head, head_dim);
-    k.for_(tid, head_dim.reg(), THREADS, |d: Reg<u32>| {
+    let scale = k.mul(p.scale, std::f32::consts::LOG2_E);
+    let query = k.row(p.q, head, p.head_dim);
+    k.for_(tid, p.head_dim.reg(), THREADS, |d: Reg<u32>| {
         k.store(k.at(shared_q, d), k.mul(k.load(k.at(query, d)), scale));
     });
     k.sync_threads();
 
-    let first_row = k.mul(k.div(head, group), context);
-    let (key_rows, value_rows) = (k.row(keys, first_row, head_dim), k.row(values, first_row, head_dim));
+    let first_row = k.mul(k.div(head, p.group), p.context);
+    let (key_rows, value_rows) =
+        (k.row(p.keys, first_row, p.head_dim), k.row(p.values, first_row, p.head_dim));
     let pairs = dims / 64;
     // The lane's dimensions; past the end of the head they repeat its last ones and are not stored.
-    let last = k.sub(head_dim.reg(), 2);
+    let last = k.sub(p.head_dim.reg(), 2);
     let own: Vec<Reg<u32>> = (0..pairs).map(|i| k.mad(lane, 2u32, 64 * i)).collect();
     let safe: Vec<_> = own.iter().map(|d| k.scale(k.shr(k.min(*d, last), 1), 2)).collect();
     let (max, sum) = (k.var(LOWEST), k.var(0f32));
@@ -81,8 +85,8 @@ pub(crate) fn kernel(dims: u32, split: bool, limited: bool) -> Kernel {
         let mine = k.add(tile, lane);
         let inside = is_seen(&k, mine, (first, positions));
         let newest = k.sub(positions, 1);
-        let row = k.row(key_rows, k.min(mine, newest), head_dim);
-        let score = Limits::apply(limits, &k, dot_row(&k, row, shared_q, head_dim.reg()));
+        let row = k.row(key_rows, k.min(mine, newest), p.head_dim);
+        let score = Limits::apply(limits, &k, dot_row(&k, row, shared_q, p.head_dim.reg()));
         let weight = weigh(&k, score, inside, (max, sum), sums.iter().flatten());
         // Two dimensions per lane, four positions at a time; weights past the end are 0.
         let count = k.min(k.sub(positions, tile), 32u32);
@@ -90,7 +94,7 @@ pub(crate) fn kernel(dims: u32, split: bool, limited: bool) -> Kernel {
             let rows: Vec<_> = (0..4u32)
                 .map(|n| {
                     let at = k.add(i, n);
-                    let row = k.row(value_rows, k.min(k.add(tile, at), newest), head_dim);
+                    let row = k.row(value_rows, k.min(k.add(tile, at), newest), p.head_dim);
                     let values: Vec<Reg<F16x2>> =
                         safe.iter().map(|d| k.load(k.at(row, *d).cast::<F16x2>())).collect();
                     (k.broadcast(weight, at), values)
@@ -110,7 +114,7 @@ pub(crate) fn kernel(dims: u32, split: bool, limited: bool) -> Kernel {
     for (d, [a, b]) in own.iter().zip(&sums) {
         k.store_n(k.at(mine, k.scale(k.shr(*d, 1), 2)), &[*a, *b]);
     }
-    meeting.merge(&k, (max, sum), (head, share), head_dim, out, split);
+    meeting.merge(&k, (max, sum), (head, share), p.head_dim, p.out, split);
     k
 }
 
@@ -243,33 +247,33 @@ fn dot_row(
     score
 }
 
-/// `attention_combine(partials, out, head_dim, shares)`: one block per head merges the shares; `out` is
-/// striped.
+kernel_params! {
+    /// `attention_combine`: one block per head merges the shares; `out` is striped.
+    pub struct Combine { partials: Ptr<f32, 16>, out: Ptr<f32, 16>, head_dim: Multiple = 8, shares: u32 }
+}
+
 pub(crate) fn combine() -> Kernel {
     let k = Kernel::new("attention_combine");
     k.max_threads(THREADS);
-    let partials = k.param_ptr::<f32>("partials", 16);
-    let out = k.param_ptr::<f32>("out", 16);
-    let head_dim = k.param_multiple("head_dim", 8);
-    let shares = k.param::<u32>("shares");
+    let p = Combine::declare(&k);
     let (tid, head) = (k.special(Special::TidX), k.special(Special::CtaidX));
-    let words = partial_pitch(&k, head_dim.reg());
-    let first = k.row(partials, k.mul(head, shares), words);
+    let words = partial_pitch(&k, p.head_dim.reg());
+    let first = k.row(p.partials, k.mul(head, p.shares), words);
     let top = k.var(LOWEST);
-    k.for_(0u32, shares, 1u32, |s: Reg<u32>| {
+    k.for_(0u32, p.shares, 1u32, |s: Reg<u32>| {
         k.set(top, k.max(top, k.load(k.row(first, s, words))));
     });
-    let len = k.mul(k.special(Special::NctaidX), head_dim.reg());
-    k.for_(tid, head_dim.reg(), THREADS, |d: Reg<u32>| {
+    let len = k.mul(k.special(Special::NctaidX), p.head_dim.reg());
+    k.for_(tid, p.head_dim.reg(), THREADS, |d: Reg<u32>| {
         let (value, total) = (k.var(0f32), k.var(0f32));
-        k.for_(0u32, shares, 1u32, |s: Reg<u32>| {
+        k.for_(0u32, p.shares, 1u32, |s: Reg<u32>| {
             let partial = k.row(first, s, words);
             let factor = k.exp2(k.sub(k.load(partial), top));
             k.mad_to(total, k.load(partial.plus(1)), factor, total);
             k.mad_to(value, k.load(k.at(partial.plus(2), d)), factor, value);
         });
-        let index = k.mad(head, head_dim.reg(), d);
-        k.store(k.at(out, striped_index(&k, index, k.shr(len, 2))), k.div(value, total));
+        let index = k.mad(head, p.head_dim.reg(), d);
+        k.store(k.at(p.out, striped_index(&k, index, k.shr(len, 2))), k.div(value, total));
     });
     k
 }

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use ptxgen::{Cache, Global, Kernel, Multiple, Pointer, Reg, Special};
+use ptxgen::{Cache, Global, Kernel, Multiple, Pointer, Ptr, Reg, Special, kernel_params};
 use serde::{Deserialize, Serialize};
 
 use crate::kernels::activation::silu_times;
@@ -99,34 +99,38 @@ impl Epilogue {
     }
 }
 
-/// The kernel `PREFIX_SUFFIX(weights, x, out, rows, cols)`.
+kernel_params! {
+    /// The activations that belong to a unit, by run.
+    pub struct Matvec(format: Format) {
+        weights: Ptr<u8, 16>, x: Ptr<f32, 16>, out: Ptr<f32, 4>,
+        rows: u32, cols: Multiple = format.block(),
+    }
+}
+
+/// The kernel `PREFIX_SUFFIX`.
 pub fn kernel(format: Format, epilogue: Epilogue, shape: Shape) -> Kernel {
     let k = Kernel::new(&shape.kernel_name(format, epilogue));
     k.max_threads(shape.threads());
-    let weights = format.param(&k);
-    let x = k.param_ptr::<f32>("x", 16);
-    let out = k.param_ptr::<f32>("out", 4);
-    let rows = k.param::<u32>("rows");
-    let cols = k.param_multiple("cols", format.block());
+    let p = Matvec::declare(&k, format);
 
     let lane = k.special(Special::LaneId);
     let warp = k.mad(k.special(Special::CtaidX), shape.warps, k.shr(k.special(Special::TidX), 5));
     let results = shape.results(epilogue);
     let first = if results == 1 { warp } else { k.mul(warp, results) };
-    k.exit_if(k.ge(first, rows));
+    k.exit_if(k.ge(first, p.rows));
     // Past the end the last row is read again; its result is not stored.
-    let result = |i: u32| if i == 0 { first } else { k.min(k.add(first, i), k.sub(rows, 1)) };
+    let result = |i: u32| if i == 0 { first } else { k.min(k.add(first, i), k.sub(p.rows, 1)) };
     let own: Vec<Reg<u32>> = match epilogue {
         Epilogue::Store | Epilogue::Add => (0..results).map(result).collect(),
-        Epilogue::Gate => (0..results).map(result).flat_map(|row| [row, k.add(row, rows)]).collect(),
+        Epilogue::Gate => (0..results).map(result).flat_map(|row| [row, k.add(row, p.rows)]).collect(),
     };
-    let row: Vec<_> = own.into_iter().map(|row| format.row(&k, weights, row, cols)).collect();
-    let quarter = k.halve(cols, 2);
+    let row: Vec<_> = own.into_iter().map(|row| format.row(&k, p.weights, row, p.cols)).collect();
+    let quarter = k.halve(p.cols, 2);
     let sums: Vec<Reg<f32>> = row.iter().map(|_| k.var(0f32)).collect();
 
-    let units = k.halve(cols, format.unit().trailing_zeros()).reg();
+    let units = k.halve(p.cols, format.unit().trailing_zeros()).reg();
     let add = |packed: &[Packed], unit: Reg<u32>| {
-        let values = activations(&k, format, x, unit, quarter);
+        let values = activations(&k, format, p.x, unit, quarter);
         for (packed, sum) in packed.iter().zip(&sums) {
             for (w, x) in format.weights(&k, packed).iter().flatten().zip(values.iter().flatten()) {
                 k.mad_to(*sum, *w, *x, *sum);
@@ -154,8 +158,8 @@ pub fn kernel(format: Format, epilogue: Epilogue, shape: Shape) -> Kernel {
     match epilogue {
         Epilogue::Store | Epilogue::Add => {
             let mine = k.add(first, lane);
-            k.if_(k.both(k.lt(lane, results), k.lt(mine, rows)), || {
-                let to = k.at(out, mine);
+            k.if_(k.both(k.lt(lane, results), k.lt(mine, p.rows)), || {
+                let to = k.at(p.out, mine);
                 let value = (0..results - 1)
                     .rev()
                     .fold(sums[sums.len() - 1], |later, i| k.select(k.eq(lane, i), sums[i as usize], later));
@@ -166,10 +170,10 @@ pub fn kernel(format: Format, epilogue: Epilogue, shape: Shape) -> Kernel {
             for (i, pair) in (0u32..).zip(sums.chunks_exact(2)) {
                 let mine = if i == 0 { first } else { k.add(first, i) };
                 let first_lane = k.eq(lane, 0);
-                let stores = if i == 0 { first_lane } else { k.both(first_lane, k.lt(mine, rows)) };
+                let stores = if i == 0 { first_lane } else { k.both(first_lane, k.lt(mine, p.rows)) };
                 k.if_(stores, || {
-                    let to = striped_index(&k, mine, k.shr(rows, 2));
-                    k.store(k.at(out, to), silu_times(&k, pair[0], pair[1]));
+                    let to = striped_index(&k, mine, k.shr(p.rows, 2));
+                    k.store(k.at(p.out, to), silu_times(&k, pair[0], pair[1]));
                 });
             }
         }
@@ -177,7 +181,6 @@ pub fn kernel(format: Format, epilogue: Epilogue, shape: Shape) -> Kernel {
     k
 }
 
-/// The activations that belong to a unit, by run.
 pub(crate) fn activations(
     k: &Kernel,
     format: Format,

@@ -6,7 +6,7 @@
 //! heads the other lanes take a second position.
 
 use half::f16;
-use ptxgen::{Cache, Global, Kernel, Multiple, Pointer, Reg, Shared, Shuffle, Special};
+use ptxgen::{Cache, Global, Kernel, Multiple, Pointer, Ptr, Reg, Shared, Shuffle, Special, kernel_params};
 
 use crate::cache::BLOCK;
 use crate::kernels::cache::{largest, numbers, product, scales, split, to_integers};
@@ -14,42 +14,43 @@ use crate::kernels::heads::LOWEST;
 use crate::kernels::limits::{Limits, infix};
 use crate::kernels::operations::attention::{Meeting, THREADS, WARPS, first_tile, is_seen, weigh};
 
-/// `attention_q8_0_DIM(q, keys, values, state, out, context, head_dim, group, scale, scales_at)` for heads of
-/// up to `dims` dimensions, a multiple of 32. Grid: `[heads, shares]`; `out` is the scratch buffer of
-/// `attention_combine`.
-///
-/// `attention_limited_q8_0_DIM` takes two parameters more, `window` and `cap` of
-/// [`limits`](crate::kernels::limits).
+kernel_params! {
+    /// `attention_q8_0_DIM` for heads of up to `dims` dimensions, a multiple of 32. Grid: `[heads, shares]`;
+    /// `out` is the scratch buffer of `attention_combine`.
+    ///
+    /// `attention_limited_q8_0_DIM` takes two parameters more, `window` and `cap` of
+    /// [`limits`](crate::kernels::limits).
+    pub struct QuantizedAttention(limited: bool) {
+        q: Ptr<f32, 16>, keys: Ptr<u8, 16>, values: Ptr<u8, 16>, state: Ptr<u32, 16>,
+        out: Ptr<f32, 16>,
+        context: u32, head_dim: Multiple = BLOCK, group: u32, scale: f32,
+        scales_at: Multiple = BLOCK,
+        window: Option<u32> = limited.then_some(()),
+        cap: Option<f32> = limited.then_some(()),
+    }
+}
+
 pub(crate) fn kernel(dims: u32, limited: bool) -> Kernel {
     let k = Kernel::new(&format!("attention_{}q8_0_{dims}", infix(limited)));
     k.max_threads(THREADS);
-    let q = k.param_ptr::<f32>("q", 16);
-    let keys = k.param_ptr::<u8>("keys", 16);
-    let values = k.param_ptr::<u8>("values", 16);
-    let state = k.param_ptr::<u32>("state", 16);
-    let out = k.param_ptr::<f32>("out", 16);
-    let context = k.param::<u32>("context");
-    let head_dim = k.param_multiple("head_dim", BLOCK);
-    let group = k.param::<u32>("group");
-    let scale = k.param::<f32>("scale");
-    let scales_at = k.param_multiple("scales_at", BLOCK);
-    let limits = limited.then(|| Limits::params(&k));
+    let p = QuantizedAttention::declare(&k, limited);
+    let limits = Limits::new(&k, (p.window, p.cap));
 
     let query = Query::new(&k, dims);
     let meeting = Meeting::new(&k, dims);
     let (tid, lane) = (k.special(Special::TidX), k.special(Special::LaneId));
     let warp = k.shr(tid, 5);
     let (head, share) = (k.special(Special::CtaidX), k.special(Special::CtaidY));
-    let positions = k.add(k.load(state), 1);
+    let positions = k.add(k.load(p.state), 1);
     let newest = k.sub(positions, 1);
 
-    let quads = query.store(&k, q, (tid, head), head_dim, scale);
+    let quads = query.store(&k, p.q, (tid, head), p.head_dim, p.scale);
     k.sync_threads();
 
-    let blocks = k.halve(head_dim, BLOCK.trailing_zeros());
-    let first_row = k.mul(k.div(head, group), context);
-    let rows = [keys, values].map(|cache| k.row(cache, first_row, head_dim));
-    let row_scales = [keys, values].map(|cache| k.row(scales(&k, cache, scales_at), first_row, blocks));
+    let blocks = k.halve(p.head_dim, BLOCK.trailing_zeros());
+    let first_row = k.mul(k.div(head, p.group), p.context);
+    let rows = [p.keys, p.values].map(|cache| k.row(cache, first_row, p.head_dim));
+    let row_scales = [p.keys, p.values].map(|cache| k.row(scales(&k, cache, p.scales_at), first_row, blocks));
     // Lanes that share a position, and the words that each of them takes; past the end of the head they
     // repeat its last one and are not stored.
     let lanes = (dims / 4).min(32);
@@ -67,7 +68,7 @@ pub(crate) fn kernel(dims: u32, limited: bool) -> Kernel {
         let mine = k.add(tile, lane);
         let inside = is_seen(&k, mine, (first, positions));
         let position = k.min(mine, newest);
-        let key = k.row(rows[0], position, head_dim);
+        let key = k.row(rows[0], position, p.head_dim);
         let key_scales = k.row(row_scales[0], position, blocks);
         let score = Limits::apply(limits, &k, query.score(&k, key, key_scales, blocks.reg()));
         let weight = weigh(&k, score, inside, (max, sum), sums.iter().flatten());
@@ -79,7 +80,7 @@ pub(crate) fn kernel(dims: u32, limited: bool) -> Kernel {
                 .map(|n| {
                     let at = k.add(k.add(i, n), slot);
                     let position = k.min(k.add(tile, at), newest);
-                    let row = k.row(rows[1], position, head_dim).cast::<u32>();
+                    let row = k.row(rows[1], position, p.head_dim).cast::<u32>();
                     let scales = k.row(row_scales[1], position, blocks);
                     let words: Vec<_> = safe
                         .iter()
@@ -107,7 +108,7 @@ pub(crate) fn kernel(dims: u32, limited: bool) -> Kernel {
     for (word, sums) in own.iter().zip(&sums) {
         k.store_n(k.at(mine, k.scale(*word, 4)), sums);
     }
-    meeting.merge(&k, (max, sum), (head, share), head_dim, out, true);
+    meeting.merge(&k, (max, sum), (head, share), p.head_dim, p.out, true);
     k
 }
 

@@ -8,8 +8,8 @@
 
 use half::f16;
 use ptxgen::{
-    Accumulator, F16x2, Global, Kernel, Multiple, Pointer, Pred, Reg, Shared, Shuffle, Special, TileA, TileB,
-    Transpose,
+    Accumulator, F16x2, Global, Kernel, Multiple, Pointer, Pred, Ptr, Reg, Shared, Shuffle, Special, TileA,
+    TileB, Transpose, kernel_params,
 };
 
 use crate::kernels::heads::{HEAD_DIMS, LOWEST};
@@ -25,31 +25,32 @@ pub const fn shared_bytes(dims: u32) -> u32 {
     2 * dims * (TOKENS + 4 * positions(dims))
 }
 
-/// `prompt_attention_DIM(q, keys, values, prompt, out, context, head_dim, group, scale, partials)` for heads
-/// of up to `dims` dimensions, a multiple of 8. `q` and `out` are f16 `[token][head][head_dim]`, the caches
-/// f16 `[kv_head][context][head_dim]`; `group` query heads share a key/value head; `scale` is positive. Grid:
-/// `[tokens / TOKENS, heads, most shares]`. Blocks whose positions are in several shares write to `partials`
-/// instead of `out`.
-///
-/// `prompt_attention_limited_DIM` takes two parameters more, `window` and `cap` of
-/// [`limits`](crate::kernels::limits).
+kernel_params! {
+    /// `prompt_attention_DIM` for heads of up to `dims` dimensions, a multiple of 8. `q` and `out` are f16
+    /// `[token][head][head_dim]`, the caches f16 `[kv_head][context][head_dim]`; `group` query heads share a
+    /// key/value head; `scale` is positive. Grid: `[tokens / TOKENS, heads, most shares]`. Blocks whose
+    /// positions are in several shares write to `partials` instead of `out`.
+    ///
+    /// `prompt_attention_limited_DIM` takes two parameters more, `window` and `cap` of
+    /// [`limits`](crate::kernels::limits).
+    pub struct PromptAttention(limited: bool) {
+        q: Ptr<f16, 16>, keys: Ptr<f16, 16>, values: Ptr<f16, 16>, prompt: Ptr<u32, 16>,
+        out: Ptr<f16, 16>,
+        context: u32, head_dim: Multiple = 8, group: u32, scale: f32,
+        partials: Ptr<f32, 16>,
+        window: Option<u32> = limited.then_some(()),
+        cap: Option<f32> = limited.then_some(()),
+    }
+}
+
 pub(crate) fn kernel(dims: u32, limited: bool) -> Kernel {
     let k = Kernel::new(&format!("prompt_attention_{}{dims}", infix(limited)));
     k.max_threads(THREADS);
     if dims == HEAD_DIMS[0] && !limited {
         k.min_blocks_per_sm(4);
     }
-    let q = k.param_ptr::<f16>("q", 16);
-    let keys = k.param_ptr::<f16>("keys", 16);
-    let values = k.param_ptr::<f16>("values", 16);
-    let prompt = k.param_ptr::<u32>("prompt", 16);
-    let out = k.param_ptr::<f16>("out", 16);
-    let context = k.param::<u32>("context");
-    let head_dim = k.param_multiple("head_dim", 8);
-    let group = k.param::<u32>("group");
-    let scale = k.param::<f32>("scale");
-    let partials = k.param_ptr::<f32>("partials", 16);
-    let limits = limited.then(|| Limits::params(&k));
+    let p = PromptAttention::declare(&k, limited);
+    let limits = Limits::new(&k, (p.window, p.cap));
     let lines = Lines { dims };
     let per_tile = positions(dims);
 
@@ -58,7 +59,7 @@ pub(crate) fn kernel(dims: u32, limited: bool) -> Kernel {
     // The blocks with most positions first.
     let block = k.sub(k.sub(k.special(Special::NctaidX), 1), k.special(Special::CtaidX));
     let first = k.mul(block, TOKENS);
-    let (start, count) = (k.load(prompt), k.load(prompt.plus(COUNT_AT)));
+    let (start, count) = (k.load(p.prompt), k.load(p.prompt.plus(COUNT_AT)));
     k.exit_if(k.ge(first, count));
     let range = Range::new(&k, dims, first, (start, count), k.special(Special::NctaidZ));
     let share = k.special(Special::CtaidZ);
@@ -70,21 +71,22 @@ pub(crate) fn kernel(dims: u32, limited: bool) -> Kernel {
     let tile_bytes = per_tile * lines.bytes();
     let tiles = shared.plus_bytes(i64::from(TOKENS * lines.bytes()));
     let values_at = i64::from(2 * tile_bytes);
-    lines.clear(&k, tid, shared, head_dim);
+    lines.clear(&k, tid, shared, p.head_dim);
 
-    let token_pitch = times(&k, head_dim, k.special(Special::NctaidY));
-    let own_q = k.row(q, head, head_dim);
-    lines.copy(&k, shared, TOKENS, head_dim, |line| {
+    let token_pitch = times(&k, p.head_dim, k.special(Special::NctaidY));
+    let own_q = k.row(p.q, head, p.head_dim);
+    lines.copy(&k, shared, TOKENS, p.head_dim, |line| {
         k.at(own_q, times(&k, token_pitch, k.min(k.add(first, line), k.sub(count, 1))))
     });
-    let cache_row = k.mul(k.div(head, group), context);
-    let (key_rows, value_rows) = (k.row(keys, cache_row, head_dim), k.row(values, cache_row, head_dim));
+    let cache_row = k.mul(k.div(head, p.group), p.context);
+    let (key_rows, value_rows) =
+        (k.row(p.keys, cache_row, p.head_dim), k.row(p.values, cache_row, p.head_dim));
     let newest = k.sub(end, 1);
     let fetch = |slot: Reg<u32>, position: Reg<u32>| {
         let to = k.at_stride(tiles, slot, tile_bytes);
         for (to, rows) in [(to, key_rows), (to.plus_bytes(values_at), value_rows)] {
-            lines.copy(&k, to, per_tile, head_dim, |line| {
-                k.at(rows, times(&k, head_dim, k.min(k.add(position, line), newest)))
+            lines.copy(&k, to, per_tile, p.head_dim, |line| {
+                k.at(rows, times(&k, p.head_dim, k.min(k.add(position, line), newest)))
             });
         }
     };
@@ -92,7 +94,7 @@ pub(crate) fn kernel(dims: u32, limited: bool) -> Kernel {
     fetch(slot, begin);
     k.commit_copies();
 
-    let warp = Warp::new(&k, lines, (lane, warp), (scale, limits), (start, first));
+    let warp = Warp::new(&k, lines, (lane, warp), (p.scale, limits), (start, first));
     k.wait_copies(0);
     k.sync_threads();
     warp.load_queries(shared);
@@ -114,8 +116,8 @@ pub(crate) fn kernel(dims: u32, limited: bool) -> Kernel {
     let whole = k.eq(range.shares, 1);
     k.if_else(
         whole,
-        || warp.store(k.row(out, head, head_dim), head_dim, token_pitch, count),
-        || warp.store_partials(&Partials::new(&k, partials, head_dim), (share, head), count),
+        || warp.store(k.row(p.out, head, p.head_dim), p.head_dim, token_pitch, count),
+        || warp.store_partials(&Partials::new(&k, p.partials, p.head_dim), (share, head), count),
     );
     k
 }

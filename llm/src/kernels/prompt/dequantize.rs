@@ -2,7 +2,7 @@
 //! chunk.
 
 use half::f16;
-use ptxgen::{Cache, F16x2, Global, Kernel, Multiple, Pointer, Reg, Space, Special};
+use ptxgen::{Cache, F16x2, Global, Kernel, Multiple, Pointer, Ptr, Reg, Space, Special, kernel_params};
 
 use crate::kernels::format::{Format, TILE_COLS, TILE_ROWS};
 use crate::kernels::prompt::chunk::{COUNT_AT, TOKENS_AT};
@@ -27,19 +27,22 @@ pub const fn grid(format: Format, rows: u32, cols: u32) -> [u32; 3] {
     }
 }
 
-/// `dequantize_SUFFIX(weights, out, rows, cols)`: `[rows][cols]` in f16, each value rounded to the nearest.
-/// Grid: [`grid`].
+kernel_params! {
+    /// `dequantize_SUFFIX`: `[rows][cols]` in f16, each value rounded to the nearest. Grid: [`grid`].
+    pub struct Dequantize(format: Format) {
+        weights: Ptr<u8, 16>, out: Ptr<f16, 16>,
+        rows: u32, cols: Multiple = format.block(),
+    }
+}
+
 pub(crate) fn matrix(format: Format) -> Kernel {
     let k = Kernel::new(&format!("dequantize_{}", format.suffix()));
     k.max_threads(ALLOTTED[0]);
     k.min_blocks_per_sm(ALLOTTED[1]);
-    let weights = format.param(&k);
-    let out = k.param_ptr::<f16>("out", 16);
-    let rows = k.param::<u32>("rows");
-    let cols = k.param_multiple("cols", format.block());
+    let p = Dequantize::declare(&k, format);
     match format.is_quantized() {
-        true => tile(&k, format, weights, out, (rows, cols)),
-        false => lines(&k, format, weights, out, (rows, cols)),
+        true => tile(&k, format, p.weights, p.out, (p.rows, p.cols)),
+        false => lines(&k, format, p.weights, p.out, (p.rows, p.cols)),
     }
     k
 }
@@ -115,22 +118,24 @@ pub(crate) fn store_rounded<S: Space>(k: &Kernel, to: Pointer<S, f16>, values: &
     k.store_n(to.cast::<F16x2>(), &pairs);
 }
 
-/// `embed_prompt_SUFFIX(weights, prompt, out, rows, cols)`: the embedding rows of the chunk's tokens, in
-/// f32. A block per token.
+kernel_params! {
+    /// `embed_prompt_SUFFIX`: the embedding rows of the chunk's tokens, in f32. A block per token.
+    pub struct EmbedPrompt(format: Format) {
+        weights: Ptr<u8, 16>, prompt: Ptr<u32, 16>, out: Ptr<f32, 16>,
+        rows: u32, cols: Multiple = format.block(),
+    }
+}
+
 pub(crate) fn embed(format: Format) -> Kernel {
     let k = Kernel::new(&format!("embed_prompt_{}", format.suffix()));
     k.max_threads(EMBED_THREADS);
-    let weights = format.param(&k);
-    let prompt = k.param_ptr::<u32>("prompt", 16);
-    let out = k.param_ptr::<f32>("out", 16);
-    let rows = k.param::<u32>("rows");
-    let cols = k.param_multiple("cols", format.block());
+    let p = EmbedPrompt::declare(&k, format);
     let index = k.special(Special::CtaidX);
-    k.exit_if(k.ge(index, k.load(prompt.plus(COUNT_AT))));
-    let token = k.load(k.at(prompt.plus(TOKENS_AT), index));
-    let from = format.row(&k, weights, k.min(token, k.sub(rows, 1)), cols);
-    let to = k.row(out, index, cols);
-    let units = k.halve(cols, format.unit().trailing_zeros()).reg();
+    k.exit_if(k.ge(index, k.load(p.prompt.plus(COUNT_AT))));
+    let token = k.load(k.at(p.prompt.plus(TOKENS_AT), index));
+    let from = format.row(&k, p.weights, k.min(token, k.sub(p.rows, 1)), p.cols);
+    let to = k.row(p.out, index, p.cols);
+    let units = k.halve(p.cols, format.unit().trailing_zeros()).reg();
     k.for_(k.special(Special::TidX), units, EMBED_THREADS, |unit: Reg<u32>| {
         let packed = format.fetch(&k, &from, unit);
         for (start, values) in format.runs(&k, unit).into_iter().zip(format.weights(&k, &packed)) {

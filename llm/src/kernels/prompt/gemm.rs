@@ -8,7 +8,8 @@
 
 use half::f16;
 use ptxgen::{
-    Accumulator, F16x2, Global, Kernel, Multiple, Pointer, Reg, Shared, Special, TileA, TileB, Transpose,
+    Accumulator, F16x2, Global, Kernel, Multiple, Pointer, Ptr, Reg, Shared, Special, TileA, TileB,
+    Transpose, kernel_params,
 };
 use serde::{Deserialize, Serialize};
 
@@ -174,7 +175,17 @@ impl Tile {
     }
 }
 
-/// The kernel of `tile` and `output`: `(x, w, out, tokens, rows, cols, pitch, share, share_pitch)`.
+kernel_params! {
+    /// Parameters of the product of a tile and an output. `multiple` is what the number of values in a row of
+    /// results is a multiple of.
+    pub struct Gemm(output: Output, multiple: u32) {
+        x: Ptr<f16, 16>, w: Ptr<f16, 16>, out: Ptr<f16, 16>, tokens: u32, rows: u32,
+        cols: Multiple = DEPTH, pitch: Multiple = multiple, share: Multiple = DEPTH, share_pitch: u32,
+        factor: Option<f32> = (output == Output::Gate).then_some(()),
+    }
+}
+
+/// The kernel of `tile` and `output`, which takes [`Gemm`].
 ///
 /// `x` is `[tokens][cols]`, `w` is `[rows][cols]` (twice as many rows for [`Output::Gate`]), `out` has rows
 /// of `pitch` values. Block z of the grid sums values `share` · z to `share` · (z + 1) of each row into the
@@ -183,8 +194,7 @@ impl Tile {
 pub fn kernel(tile: Tile, output: Output) -> Kernel {
     let k = Kernel::new(&tile.kernel_name(output));
     k.max_threads(tile.threads());
-    let Parameters { x, w, out, tokens, rows, cols, pitch, share, share_pitch, factor } =
-        Parameters::declare(&k, output, 2);
+    let p = Gemm::declare(&k, output, 2);
 
     let tid = k.special(Special::TidX);
     let (lane, warp) = (k.and(tid, 31), k.shr(tid, 5));
@@ -196,10 +206,10 @@ pub fn kernel(tile: Tile, output: Output) -> Kernel {
         k: &k,
         tile,
         output,
-        factor,
-        tokens,
-        rows,
-        apart: rows,
+        factor: p.factor,
+        tokens: p.tokens,
+        rows: p.rows,
+        apart: p.rows,
         listed: None,
         tid,
         lane,
@@ -208,45 +218,12 @@ pub fn kernel(tile: Tile, output: Output) -> Kernel {
         first_row,
     };
 
-    let copier = block.copier([x, w], cols);
-    let begin = k.mul(part, share.reg());
-    let values = k.min(k.sub(cols.reg(), begin), share.reg());
+    let copier = block.copier([p.x, p.w], p.cols);
+    let begin = k.mul(part, p.share.reg());
+    let values = k.min(k.sub(p.cols.reg(), begin), p.share.reg());
     let warps = block.multiply(&copier, begin, values);
-    block.store(&warps, (out, pitch), (part, share_pitch));
+    block.store(&warps, (p.out, p.pitch), (part, p.share_pitch));
     k
-}
-
-/// The parameters of a product, as [`kernel`] explains them.
-pub(super) struct Parameters {
-    pub x: Pointer<Global, f16>,
-    pub w: Pointer<Global, f16>,
-    pub out: Pointer<Global, f16>,
-    pub tokens: Reg<u32>,
-    pub rows: Reg<u32>,
-    pub cols: Multiple,
-    pub pitch: Multiple,
-    pub share: Multiple,
-    pub share_pitch: Reg<u32>,
-    /// Of [`Output::Gate`].
-    pub factor: Option<Reg<f32>>,
-}
-
-impl Parameters {
-    /// `pitch` is what the number of values in a row of results is a multiple of.
-    pub fn declare(k: &Kernel, output: Output, pitch: u32) -> Self {
-        Self {
-            x: k.param_ptr("x", 16),
-            w: k.param_ptr("w", 16),
-            out: k.param_ptr("out", 16),
-            tokens: k.param("tokens"),
-            rows: k.param("rows"),
-            cols: k.param_multiple("cols", DEPTH),
-            pitch: k.param_multiple("pitch", pitch),
-            share: k.param_multiple("share", DEPTH),
-            share_pitch: k.param("share_pitch"),
-            factor: (output == Output::Gate).then(|| k.param("factor")),
-        }
-    }
 }
 
 /// The state of a thread block.

@@ -4,7 +4,7 @@
 //! gives the same bits.
 
 use half::f16;
-use ptxgen::{Cache, F16x2, Global, Kernel, Multiple, Pointer, Reg, Special};
+use ptxgen::{Cache, F16x2, Global, Kernel, Multiple, Pointer, Ptr, Reg, Special, kernel_params};
 
 use crate::kernels::heads::LOWEST;
 use crate::kernels::prompt::chunk::COUNT_AT;
@@ -100,32 +100,34 @@ impl Partials {
     }
 }
 
-/// `prompt_merge_DIM(partials, prompt, out, heads, head_dim, most)`: adds the shares of `prompt_attention_DIM`,
-/// of which there are at most `most`; tokens whose positions are not split are left as they are. `out` is f16
-/// `[token][head][head_dim]`. Grid: `[tokens, heads / HEADS]`.
+kernel_params! {
+    /// `prompt_merge_DIM`: adds the shares of `prompt_attention_DIM`, of which there are at most `most`;
+    /// tokens whose positions are not split are left as they are. `out` is f16 `[token][head][head_dim]`.
+    /// Grid: `[tokens, heads / HEADS]`.
+    pub struct Merge {
+        partials: Ptr<f32, 16>, prompt: Ptr<u32, 16>, out: Ptr<f16, 16>,
+        heads: u32, head_dim: Multiple = 8, most: u32,
+    }
+}
+
 pub(crate) fn merge(dims: u32) -> Kernel {
     let k = Kernel::new(&format!("prompt_merge_{dims}"));
     k.max_threads(THREADS);
-    let partials = k.param_ptr::<f32>("partials", 16);
-    let prompt = k.param_ptr::<u32>("prompt", 16);
-    let out = k.param_ptr::<f16>("out", 16);
-    let heads = k.param::<u32>("heads");
-    let head_dim = k.param_multiple("head_dim", 8);
-    let most = k.param::<u32>("most");
+    let p = Merge::declare(&k);
     let (tid, token) = (k.special(Special::TidX), k.special(Special::CtaidX));
     let (lane, warp) = (k.and(tid, 31), k.shr(tid, 5));
     let head = k.mad(k.special(Special::CtaidY), HEADS, warp);
-    let (start, count) = (k.load(prompt), k.load(prompt.plus(COUNT_AT)));
-    k.exit_if(k.either(k.ge(token, count), k.ge(head, heads)));
+    let (start, count) = (k.load(p.prompt), k.load(p.prompt.plus(COUNT_AT)));
+    k.exit_if(k.either(k.ge(token, count), k.ge(head, p.heads)));
     let first = k.and(token, !(TOKENS - 1));
-    let range = Range::new(&k, dims, first, (start, count), most);
+    let range = Range::new(&k, dims, first, (start, count), p.most);
     k.exit_if(k.eq(range.shares, 1));
-    let partials = Partials::new(&k, partials, head_dim);
-    let of = |share| partials.of(&k, (share, count), token, (head, heads));
+    let partials = Partials::new(&k, p.partials, p.head_dim);
+    let of = |share| partials.of(&k, (share, count), token, (head, p.heads));
     let top = k.var(LOWEST);
     k.for_(0u32, range.shares, 1u32, |share: Reg<u32>| k.set(top, k.max(top, k.load(of(share)))));
-    let to = k.row(out, k.mad(token, heads, head), head_dim).cast::<F16x2>();
-    k.for_(lane, k.halve(head_dim, 1).reg(), 32u32, |pair: Reg<u32>| {
+    let to = k.row(p.out, k.mad(token, p.heads, head), p.head_dim).cast::<F16x2>();
+    k.for_(lane, k.halve(p.head_dim, 1).reg(), 32u32, |pair: Reg<u32>| {
         let (total, values) = (k.var(0f32), [k.var(0f32), k.var(0f32)]);
         k.for_(0u32, range.shares, 1u32, |share: Reg<u32>| {
             let partial = of(share);

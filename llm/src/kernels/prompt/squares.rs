@@ -1,7 +1,7 @@
 //! The lengths of a matrix's rows, from which bounds of its products follow.
 
 use half::f16;
-use ptxgen::{Cache, F16x2, Kernel, Reg, Special};
+use ptxgen::{Cache, F16x2, Kernel, Multiple, Ptr, Reg, Special, kernel_params};
 
 use crate::kernels::prompt::gemm::DEPTH;
 
@@ -15,25 +15,27 @@ pub const fn blocks(rows: u32) -> u32 {
     rows.div_ceil(ROWS)
 }
 
-/// `prompt_squares(w, norm, out, rows, cols)`: `out[r]` is the sum of `(w[r][j] · norm[j])²`; `w` is f16,
-/// `[rows][cols]`.
+kernel_params! {
+    /// `prompt_squares`: `out[r]` is the sum of `(w[r][j] · norm[j])²`; `w` is f16, `[rows][cols]`.
+    pub struct Squares {
+        w: Ptr<f16, 16>, norm: Ptr<f32, 16>, out: Ptr<f32, 4>,
+        rows: u32, cols: Multiple = DEPTH,
+    }
+}
+
 pub(crate) fn kernel() -> Kernel {
     let k = Kernel::new("prompt_squares");
     k.max_threads(THREADS);
-    let w = k.param_ptr::<f16>("w", 16);
-    let norm = k.param_ptr::<f32>("norm", 16);
-    let out = k.param_ptr::<f32>("out", 4);
-    let rows = k.param::<u32>("rows");
-    let cols = k.param_multiple("cols", DEPTH);
+    let p = Squares::declare(&k);
     let (lane, warp) = (k.special(Special::LaneId), k.shr(k.special(Special::TidX), 5));
     let row = k.mad(k.special(Special::CtaidX), ROWS, warp);
-    k.exit_if(k.ge(row, rows));
-    let line = k.row(w, row, cols);
+    k.exit_if(k.ge(row, p.rows));
+    let line = k.row(p.w, row, p.cols);
     let sum = k.var(0f32);
-    k.for_(lane, k.halve(cols, 3).reg(), 32u32, |piece: Reg<u32>| {
+    k.for_(lane, k.halve(p.cols, 3).reg(), 32u32, |piece: Reg<u32>| {
         let at = k.scale(piece, 8);
         let pairs: Vec<Reg<F16x2>> = k.load_with(k.at(line, at).cast::<F16x2>(), 4, Cache::Default);
-        let norms = k.load_with(k.at(norm, at), 8, Cache::ReadOnly);
+        let norms = k.load_with(k.at(p.norm, at), 8, Cache::ReadOnly);
         for (pair, norms) in pairs.into_iter().zip(norms.chunks_exact(2)) {
             let (lo, hi) = k.unpack(pair);
             for (weight, norm) in [lo, hi].into_iter().zip(norms) {
@@ -43,6 +45,6 @@ pub(crate) fn kernel() -> Kernel {
         }
     });
     let sum = k.warp_sum(sum);
-    k.if_(k.eq(lane, 0), || k.store(k.at(out, row), sum));
+    k.if_(k.eq(lane, 0), || k.store(k.at(p.out, row), sum));
     k
 }

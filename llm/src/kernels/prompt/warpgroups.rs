@@ -15,7 +15,7 @@ use ptxgen::{
 use serde::{Deserialize, Serialize};
 
 use crate::kernels::activation::silu_times;
-use crate::kernels::prompt::gemm::{Output, Parameters};
+use crate::kernels::prompt::gemm::{Gemm, Output};
 
 /// The module of the committed kernels.
 pub const NAME: &str = "gemm_warpgroups";
@@ -130,8 +130,7 @@ pub fn kernel(tile: Tile, output: Output) -> Kernel {
         k.max_registers(all);
     }
     k.keep_loops();
-    let Parameters { x, w, out, tokens, rows, cols, pitch, share, share_pitch, factor } =
-        Parameters::declare(&k, output, 8);
+    let p = Gemm::declare(&k, output, 8);
 
     let tid = k.special(Special::TidX);
     let ring = k.dynamic_shared_aligned::<f16>(SharedRows::ALIGNMENT);
@@ -145,11 +144,11 @@ pub fn kernel(tile: Tile, output: Output) -> Kernel {
     });
     k.sync_threads();
     let part = k.special(Special::CtaidZ);
-    let begin = k.mul(part, share.reg());
-    let values = k.min(k.sub(cols.reg(), begin), share.reg());
+    let begin = k.mul(part, p.share.reg());
+    let values = k.min(k.sub(p.cols.reg(), begin), p.share.reg());
     let slices = k.shr(values, SharedRows::VALUES.trailing_zeros());
-    let across = k.shr(tokens, tile.tokens().trailing_zeros());
-    let along = k.shr(rows, tile.results(output).trailing_zeros());
+    let across = k.shr(p.tokens, tile.tokens().trailing_zeros());
+    let along = k.shr(p.rows, tile.results(output).trailing_zeros());
     let place = Place { slot: k.var(0u32), parity: k.var(0u32) };
     let tiles = k.mul(across, along);
     let block = Block { k: &k, tile, output, tid, ring, full, empty, place, across, tiles, slices };
@@ -159,13 +158,18 @@ pub fn kernel(tile: Tile, output: Output) -> Kernel {
             tile.registers().inspect(|[_, few, _]| k.release_registers(*few));
             let rows = match output {
                 Output::Sums => vec![k.var(0u32)],
-                Output::Gate => vec![k.var(0u32), rows],
+                Output::Gate => vec![k.var(0u32), p.rows],
             };
-            block.produce([x, w], cols, begin, &rows);
+            block.produce([p.x, p.w], p.cols, begin, &rows);
         },
         || {
             tile.registers().inspect(|[.., many]| k.claim_registers(*many));
-            block.consume(&Results { out, pitch, first: k.mul(part, share_pitch), factor });
+            block.consume(&Results {
+                out: p.out,
+                pitch: p.pitch,
+                first: k.mul(part, p.share_pitch),
+                factor: p.factor,
+            });
         },
     );
     k

@@ -1,6 +1,6 @@
 //! The kernel: the largest logit, the tokens worth a look, the searches.
 
-use ptxgen::{Atomic, Cache, Global, Kernel, Pointer, Reg, Shared, Special};
+use ptxgen::{Atomic, Cache, Global, Kernel, Pointer, Ptr, Reg, Shared, Special, kernel_params};
 
 use crate::kernels::sample::select::{Options, Search, THREADS, TOKEN_BITS};
 use crate::kernels::sample::weigh::{distance, key, there};
@@ -50,16 +50,17 @@ struct Sample<'a> {
     tops: Pointer<Shared, f32>,
 }
 
-/// `sample(logits, state, draw, count)`: replaces the token at the state's position, that of the next step, by
-/// the one that `draw` names ([`words`]) among `count` logits. Logits without any number leave what is there.
-/// Takes [`dynamic_shared`] bytes.
+kernel_params! {
+    /// `sample`: replaces the token at the state's position, that of the next step, by the one that `draw`
+    /// names ([`words`]) among `count` logits. Logits without any number leave what is there. Takes
+    /// [`dynamic_shared`] bytes.
+    pub struct SampleToken { logits: Ptr<f32, 16>, state: Ptr<u32, 16>, draw: Ptr<u32, 16>, count: u32 }
+}
+
 pub(crate) fn kernel() -> Kernel {
     let k = Kernel::new(NAME);
     k.max_threads(THREADS);
-    let logits = k.param_ptr::<f32>("logits", 16);
-    let state = k.param_ptr::<u32>("state", 16);
-    let draw = k.param_ptr::<u32>("draw", 16);
-    let count = k.param::<u32>("count");
+    let p = SampleToken::declare(&k);
     let (tid, lane) = (k.special(Special::TidX), k.special(Special::LaneId));
     let groups = k.shared::<u32>(Search::GROUP_WORDS);
     let (distances, numbers) = (k.shared::<f32>(LIST), k.shared::<u32>(LIST));
@@ -70,16 +71,16 @@ pub(crate) fn kernel() -> Kernel {
     // These may lie in the host's memory: one access each, while the logits are read.
     let position = k.var(0u32);
     k.if_(k.eq(tid, 0u32), || {
-        k.set(position, k.load(state));
+        k.set(position, k.load(p.state));
         k.store(collected, 0u32);
     });
     let word = k.var(0u32);
-    k.if_(k.lt(tid, DRAW_WORDS as u32), || k.set(word, k.load(k.at(draw, tid))));
+    k.if_(k.lt(tid, DRAW_WORDS as u32), || k.set(word, k.load(k.at(p.draw, tid))));
 
     let own = k.var(f32::NEG_INFINITY);
     let tops = k.dynamic_shared::<f32>();
-    each_span(&k, tid, count, &mut |span| {
-        let loaded = span.numbers.map(|number| span.load(&k, logits, number));
+    each_span(&k, tid, p.count, &mut |span| {
+        let loaded = span.numbers.map(|number| span.load(&k, p.logits, number));
         let largest = loaded.map(|values| values.into_iter().reduce(|a, b| k.max(a, b)).unwrap_or(own));
         // A logit counts once: the `top_k`-th of the threads' largest has that many at or above it.
         let tops_there = largest
@@ -90,7 +91,7 @@ pub(crate) fn kernel() -> Kernel {
         k.set(own, k.max(own, top));
         k.store(k.at(tops, span.place), top);
     });
-    last_logits(&k, tid, (logits, count), &mut |value, _| k.set(own, k.max(own, value)));
+    last_logits(&k, tid, (p.logits, p.count), &mut |value, _| k.set(own, k.max(own, value)));
     let in_warp = k.warp_max(own);
     k.if_(k.eq(lane, 0u32), || k.store(k.at(bests, k.shr(tid, 5)), in_warp));
     k.if_(k.lt(tid, DRAW_WORDS as u32), || k.store(k.at(set, tid), word));
@@ -105,11 +106,12 @@ pub(crate) fn kernel() -> Kernel {
     let search = Search { k: &k, tid, lane, options, groups, sums, found, bound };
     search.clear();
     k.sync_threads();
-    let s = Sample { k: &k, search, logits, count, best, distances, numbers, collected, tops };
+    let s =
+        Sample { k: &k, search, logits: p.logits, count: p.count, best, distances, numbers, collected, tops };
     s.choose(own, reach);
     k.if_(k.eq(tid, 0u32), || {
         let token = k.and(k.convert::<u64, u32>(k.sub(bound, 1u64)), (1u32 << TOKEN_BITS) - 1);
-        k.store(k.at(state.plus(i64::from(TOKENS_AT)), position), token);
+        k.store(k.at(p.state.plus(i64::from(TOKENS_AT)), position), token);
     });
     k
 }

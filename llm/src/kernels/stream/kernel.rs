@@ -1,6 +1,9 @@
 //! The kernel: division into warps, the loop over phases, the embedding.
 
-use ptxgen::{Cache, Evict, Global, Kernel, Mbarrier, Pointer, Reg, Shared, Special, Target};
+use ptxgen::{
+    Cache, Evict, Global, Kernel, Mbarrier, Multiple, Nullable, Pointer, Ptr, Reg, Shared, Special, Target,
+    kernel_params,
+};
 
 use crate::kernels::state::TOKENS_AT;
 use crate::kernels::stream::block::{Place, Ring, Stream, Sums, own};
@@ -14,29 +17,27 @@ use crate::kernels::stream::variant::{Style, Variant};
 /// The module and the kernel.
 pub const NAME: &str = "stream";
 
-/// `stream(tasks, state, sync, times, first, last, slots, slot_bytes, ragged, inputs, held, scratch)`: phases
-/// `first` to before `last`. The ring has `slots` slots, a multiple of [`GROUP_SLOTS`], of `slot_bytes` bytes at the start
-/// of dynamic shared memory; the last three are byte offsets there, in this order. `ragged` is not 0 if some rows
-/// are no multiple of eight tiles. `times` may be 0; else the first
-/// block writes [`MARKS`] clock readings per phase there.
-///
-/// [`GROUP_SLOTS`]: crate::kernels::stream::layout::GROUP_SLOTS
-/// [`MARKS`]: crate::kernels::stream::sync::MARKS
+kernel_params! {
+    /// `stream`: phases `first` to before `last`. The ring has `slots` slots, a multiple of [`GROUP_SLOTS`],
+    /// of `slot_bytes` bytes at the start of dynamic shared memory; the last three are byte offsets there, in
+    /// this order. `ragged` is not 0 if some rows are no multiple of eight tiles. `times` may be 0; else the
+    /// first block writes [`MARKS`] clock readings per phase there.
+    ///
+    /// [`GROUP_SLOTS`]: crate::kernels::stream::layout::GROUP_SLOTS
+    /// [`MARKS`]: crate::kernels::stream::sync::MARKS
+    pub struct Step {
+        tasks: Ptr<u32, 16>, state: Ptr<u32, 16>, sync: Ptr<u32, 16>,
+        times: Nullable, first: u32, last: u32, slots: u32, slot_bytes: Multiple = 16, ragged: u32,
+        inputs: Multiple = 16, held: Multiple = 16, scratch: Multiple = 16,
+    }
+}
+
 pub(crate) fn kernel(target: Target, variant: &Variant) -> Kernel {
     let k = Kernel::new(NAME);
     k.max_threads(THREADS);
     k.min_blocks_per_sm(1);
     k.keep_loops();
-    let tasks = k.param_ptr::<u32>("tasks", 16);
-    let state = k.param_ptr::<u32>("state", 16);
-    let sync = k.param_ptr::<u32>("sync", 16);
-    let times = k.param::<u64>("times");
-    let first = k.param::<u32>("first");
-    let last = k.param::<u32>("last");
-    let slots = k.param::<u32>("slots");
-    let slot_bytes = k.param_multiple("slot_bytes", 16);
-    let ragged = k.param::<u32>("ragged");
-    let [inputs, held, scratch] = ["inputs", "held", "scratch"].map(|name| k.param_multiple(name, 16));
+    let p = Step::declare(&k);
 
     let records = k.shared::<u32>(2 * WARPS * WORDS);
     let known = k.shared::<u32>(own::WORDS);
@@ -50,7 +51,13 @@ pub(crate) fn kernel(target: Target, variant: &Variant) -> Kernel {
     let (tid, lane) = (k.special(Special::TidX), k.special(Special::LaneId));
     let warp = k.shr(tid, 5);
     let of_array = |at: u32| barriers.plus(i64::from(at));
-    let ring = Ring { start: dynamic, slot_bytes, slots, full: of_array(0), empty: of_array(MAX_SLOTS) };
+    let ring = Ring {
+        start: dynamic,
+        slot_bytes: p.slot_bytes,
+        slots: p.slots,
+        full: of_array(0),
+        empty: of_array(MAX_SLOTS),
+    };
     let chunk = k.var(0u32);
     let sums = Sums {
         values: sums,
@@ -62,19 +69,19 @@ pub(crate) fn kernel(target: Target, variant: &Variant) -> Kernel {
     init_barriers(&k, target, (lane, warp), &ring, &sums);
     k.if_(k.lt(tid, input::READ / 4), || k.store(k.at(zeros, tid), 0u32));
     // Consumers without a column of their own read what lies there, and ignore it.
-    k.if_(k.ne(ragged, 0), || {
+    k.if_(k.ne(p.ragged, 0), || {
         let zero = [(); 4].map(|()| k.var(0u32));
-        k.for_(tid, k.shr(held.reg(), 4), THREADS, |piece: Reg<u32>| {
+        k.for_(tid, k.shr(p.held.reg(), 4), THREADS, |piece: Reg<u32>| {
             k.store_n(k.at(dynamic.cast::<u32>(), k.scale(piece, 4)), &zero);
         });
         if Stream::copies_in_bulk(target) {
             k.fence_proxy_async();
         }
     });
-    store_known(&k, tid, known, (state, sync));
+    store_known(&k, tid, known, (p.state, p.sync));
     k.sync_threads();
 
-    let index = k.var(first);
+    let index = k.var(p.first);
     let task_at = k.var(0u32);
     let s = Stream {
         k: &k,
@@ -83,25 +90,25 @@ pub(crate) fn kernel(target: Target, variant: &Variant) -> Kernel {
         lane,
         warp,
         index,
-        tasks,
+        tasks: p.tasks,
         records,
         task_at,
         task: k.shared_pointer(task_at, 16),
         own: known,
         ring,
         sums,
-        inputs: k.at(dynamic, inputs),
+        inputs: k.at(dynamic, p.inputs),
         zeros: zeros.cast(),
-        held: k.at(dynamic, held).cast(),
-        scratch: k.at(dynamic, scratch).cast(),
+        held: k.at(dynamic, p.held).cast(),
+        scratch: k.at(dynamic, p.scratch).cast(),
         last: one,
         moments,
-        state,
-        sync,
-        times,
-        stamps: stamps(&k, tid, times),
+        state: p.state,
+        sync: p.sync,
+        times: p.times,
+        stamps: stamps(&k, tid, p.times),
     };
-    s.run(last);
+    s.run(p.last);
     k
 }
 

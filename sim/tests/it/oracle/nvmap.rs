@@ -4,7 +4,9 @@
 //! `tools/nvgpu-oracle/nvmap/client.c`. `NVGPU_ORACLE_NVMAP` names another file to compare with.
 
 use super::bytes::Argument;
-use super::replay::{Files, NO_DESCRIPTOR, Replayed, argument_bytes, compare, fill, hex, number, record, refused};
+use super::replay::{
+    Files, NO_DESCRIPTOR, Replayed, argument_bytes, compare, fill, hex, number, record, refused,
+};
 use ga10b_sim::{Sim, SimConfig};
 use nix::fcntl::OFlag;
 use nix::sys::mman::{MapFlags, ProtFlags};
@@ -29,7 +31,7 @@ struct Client {
 impl Replayed for Client {
     fn new() -> Self {
         let sim = Sim::new(SimConfig { memory: 8 << 30, ..SimConfig::default() });
-        Self { sim, files: Vec::new(), nodes: Vec::new(), handles: Vec::new(), mappings: Vec::new() }
+        Self { sim, files: Files::default(), nodes: Vec::new(), handles: Vec::new(), mappings: Vec::new() }
     }
 
     fn sim(&self) -> &Sim {

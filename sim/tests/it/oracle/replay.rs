@@ -3,8 +3,10 @@
 use super::bytes::{Argument, Field};
 use ga10b_sim::{Consequence, Sim};
 use nix::errno::Errno;
+use nvgpu_sys::Sys;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::os::fd::OwnedFd;
 
 /// A number that is no descriptor's.
 pub const NO_DESCRIPTOR: i32 = 0x7fff_0000;

@@ -31,7 +31,7 @@ impl Replayed for Client {
     fn new() -> Self {
         let sim = Sim::new(SimConfig { memory: 8 << 30, ..SimConfig::default() });
         let nvmap = sim.open(c"/dev/nvmap", OFlag::O_RDWR | OFlag::O_CLOEXEC).unwrap();
-        Self { sim, nvmap, files: Vec::new(), buffers: Vec::new(), doorbells: BTreeMap::new() }
+        Self { sim, nvmap, files: Files::default(), buffers: Vec::new(), doorbells: BTreeMap::new() }
     }
 
     fn sim(&self) -> &Sim {
