@@ -16,7 +16,7 @@ use crate::launch::constant_bank::STACK_START;
 use crate::observer::quarantine::Quarantine;
 use crate::observer::{Observer, Spacing, Unobserved};
 use crate::program::cubin::{File, SourceLine};
-use crate::program::loader::{Cubin, SectionKind};
+use crate::program::loader::{KernelInfo, Part, SectionKind};
 use crate::sync::lock;
 
 /// Unused bytes after a small piece, and unmapped ones after a mapping. A stride past them is not noticed.
@@ -24,8 +24,8 @@ const RED_ZONE: Spacing = Spacing { pieces: 4 << 10, mappings: 1 << 20 };
 
 /// Most bytes of freed memory to keep where `sim` checks accesses to it: what is kept stays mapped, and a kernel
 /// that uses it would not be noticed.
-pub(crate) fn keep_freed(sim: &Sim, otherwise: Option<Bytes>) -> Option<Bytes> {
-    if sim.checks().contains(Checks::MEMORY) { Some(Bytes::new(0)) } else { otherwise }
+pub(crate) fn keep_freed(sim: &Sim) -> Option<Bytes> {
+    sim.checks().contains(Checks::MEMORY).then_some(Bytes::new(0))
 }
 
 /// The observer of what a program does in an address space of `sim`.
@@ -87,8 +87,8 @@ impl Observer for Checker {
     }
 
     /// What lies between the sections is no one's.
-    fn loaded(&self, va: GpuVa, program: &Cubin, file: &[u8]) {
-        for part in program.parts.iter().filter(|part| part.extent.len > 0) {
+    fn loaded(&self, va: GpuVa, parts: &[Part], kernels: &[KernelInfo], file: &[u8]) {
+        for part in parts.iter().filter(|part| part.extent.len > 0) {
             let (kind, access) = match part.kind {
                 SectionKind::Code => (PieceKind::Code, KernelAccess::None),
                 // Constants have addresses too, which kernels may load from.
@@ -98,7 +98,7 @@ impl Observer for Checker {
             self.piece(va.raw() + part.extent.offset, part.extent.len, kind, access, &part.name);
         }
         let file = File::parse(file).ok();
-        for kernel in &program.kernels {
+        for kernel in kernels {
             let sources = file.as_ref().map(|file| sources(file, &kernel.name)).unwrap_or_default();
             let lines: Vec<LineNote<'_>> = sources
                 .iter()
