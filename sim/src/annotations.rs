@@ -21,12 +21,8 @@ pub struct Annotations {
 impl Sim {
     /// The receiver of the program's annotations of an address space; `None` for a descriptor that is none.
     pub fn annotations(self: &Arc<Self>, address_space: BorrowedFd<'_>) -> Option<Annotations> {
-        match self.machine.object(address_space) {
-            Ok(Some(Object::AddressSpace(space))) => {
-                Some(Annotations { sim: Arc::clone(self), space: Arc::downgrade(&space) })
-            }
-            _ => None,
-        }
+        let Ok(Some(Object::AddressSpace(space))) = self.machine.object(address_space) else { return None };
+        Some(Annotations { sim: Arc::clone(self), space: Arc::downgrade(&space) })
     }
 }
 
@@ -36,13 +32,9 @@ impl Annotations {
         self.sim.is_here().then(|| self.space.upgrade()).flatten()
     }
 
-    fn ledger(&self) -> Option<&Ledger> {
-        self.sim.machine.gpu.units.ledger.as_deref().filter(|_| self.sim.is_here())
-    }
-
     /// The ledger, and its address of what lies at `va`.
     fn in_ledger(&self, va: u64) -> Option<(&Ledger, u64)> {
-        let ledger = self.ledger()?;
+        let ledger = self.sim.machine.gpu.units.ledger.as_deref()?;
         Some((ledger, self.space()?.host_address(va)?))
     }
 
@@ -51,7 +43,11 @@ impl Annotations {
         if !self.sim.checks().is_empty()
             && let Some(space) = self.space()
         {
-            space.note(note);
+            let mapping = match note {
+                Note::Piece(piece) => space.find_mapping(piece.va).map(|(start, len, _)| start..start + len),
+                _ => None,
+            };
+            space.tables().pieces().take(note, mapping);
         }
     }
 
@@ -72,7 +68,9 @@ impl Annotations {
 
     /// The program is about to publish the entries before `put` in the ring of the channel that `token` names.
     pub fn submits(&self, token: u32, put: u32) {
-        if let Some(ledger) = self.ledger() {
+        if let Some(ledger) = &self.sim.machine.gpu.units.ledger
+            && self.sim.is_here()
+        {
             ledger.state().submit(token, put);
         }
     }

@@ -135,10 +135,9 @@ impl Device {
 
     /// A device on `sim`.
     #[cfg(feature = "sim")]
-    pub(crate) fn over_sim(sim: Arc<ga10b_sim::Sim>, options: DeviceOptions) -> Result<Self, Error> {
+    pub(crate) fn over_sim(sim: Arc<ga10b_sim::Sim>, mut options: DeviceOptions) -> Result<Self, Error> {
+        options.keep_freed = checker::keep_freed(&sim).or(options.keep_freed);
         let log = Box::new(crate::backend::software::Log::new(sim.clone()));
-        let keep_freed = checker::keep_freed(&sim, options.keep_freed);
-        let options = DeviceOptions { keep_freed, ..options };
         let (nvgpu, options) = Self::open_nvgpu(sim.clone(), BackendKind::Sim, log, options)?;
         let observer = checker::of(&sim, nvgpu.address_space());
         let device = Self::of(Arc::new(nvgpu), observer, options)?;

@@ -13,7 +13,7 @@ use ga10b_sim::{
 
 use crate::address::GpuVa;
 use crate::constant_bank::STACK_START;
-use crate::cubin::loader::{Cubin, SectionKind};
+use crate::cubin::loader::{KernelInfo, Part, SectionKind};
 use crate::cubin::{File, SourceLine};
 use crate::observer::quarantine::Quarantine;
 use crate::observer::{Observer, Spacing, Unobserved};
@@ -24,8 +24,8 @@ const RED_ZONE: Spacing = Spacing { pieces: 4 << 10, mappings: 1 << 20 };
 
 /// Most bytes of freed memory to keep where `sim` checks accesses to it: what is kept stays mapped, and a kernel
 /// that uses it would not be noticed.
-pub(crate) fn keep_freed(sim: &Sim, otherwise: Option<u64>) -> Option<u64> {
-    if sim.checks().contains(Checks::MEMORY) { Some(0) } else { otherwise }
+pub(crate) fn keep_freed(sim: &Sim) -> Option<u64> {
+    sim.checks().contains(Checks::MEMORY).then_some(0)
 }
 
 /// The observer of what a program does in an address space of `sim`.
@@ -87,8 +87,8 @@ impl Observer for Checker {
     }
 
     /// The bytes between sections have no owner.
-    fn loaded(&self, va: GpuVa, program: &Cubin, file: &[u8]) {
-        for part in program.parts.iter().filter(|part| part.extent.len > 0) {
+    fn loaded(&self, va: GpuVa, parts: &[Part], kernels: &[KernelInfo], file: &[u8]) {
+        for part in parts.iter().filter(|part| part.extent.len > 0) {
             let (kind, access) = match part.kind {
                 SectionKind::Code => (PieceKind::Code, KernelAccess::None),
                 // Constants have addresses too, which kernels may load from.
@@ -98,7 +98,7 @@ impl Observer for Checker {
             self.piece(va.raw() + part.extent.offset, part.extent.len, kind, access, &part.name);
         }
         let file = File::parse(file).ok();
-        for kernel in &program.kernels {
+        for kernel in kernels {
             let sources = file.as_ref().map(|file| sources(file, &kernel.name)).unwrap_or_default();
             let lines: Vec<LineNote<'_>> = sources
                 .iter()

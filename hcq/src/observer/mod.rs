@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use crate::address::GpuVa;
-use crate::cubin::loader::Cubin;
+use crate::cubin::loader::{KernelInfo, Part};
 
 #[cfg(feature = "sim")]
 pub(crate) mod checker;
@@ -54,8 +54,8 @@ pub(crate) trait Observer: Send + Sync {
         Vec::new()
     }
 
-    /// The program in `file` is about to be written to `va`.
-    fn loaded(&self, _va: GpuVa, _program: &Cubin, _file: &[u8]) {}
+    /// The program in `file`, which has these sections and kernels, is about to be written to `va`.
+    fn loaded(&self, _va: GpuVa, _parts: &[Part], _kernels: &[KernelInfo], _file: &[u8]) {}
 
     /// The CPU is about to write `len` bytes at `va`.
     fn written(&self, _va: GpuVa, _len: u64) {}

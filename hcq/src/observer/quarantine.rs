@@ -8,16 +8,10 @@ const MOST: usize = 1024;
 const MOST_BYTES: u64 = 32 << 20;
 
 /// Freed values, oldest first.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Quarantine<T> {
     waiting: VecDeque<(T, u64)>,
     bytes: u64,
-}
-
-impl<T> Default for Quarantine<T> {
-    fn default() -> Self {
-        Self { waiting: VecDeque::new(), bytes: 0 }
-    }
 }
 
 impl<T> Quarantine<T> {

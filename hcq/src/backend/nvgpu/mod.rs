@@ -7,8 +7,6 @@
 
 use std::collections::HashMap;
 use std::os::fd::AsFd;
-#[cfg(feature = "sim")]
-use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -91,7 +89,7 @@ impl Nvgpu {
 
     /// The node of its address space.
     #[cfg(feature = "sim")]
-    pub fn address_space(&self) -> BorrowedFd<'_> {
+    pub fn address_space(&self) -> std::os::fd::BorrowedFd<'_> {
         self.space.address_space.as_fd()
     }
 

@@ -43,7 +43,7 @@ impl Program {
         }
         let len = cubin.len();
         let memory = shared.alloc(len, MemoryKind::Device, "program")?;
-        shared.core.observer().loaded(memory.va(), &cubin, bytes);
+        shared.core.observer().loaded(memory.va(), &cubin.parts, &cubin.kernels, bytes);
         let image = Arc::new(Image::new(cubin, device, memory, &shared.limbo)?);
         let mut padded = image.content().to_vec();
         padded.resize(len as usize, 0);

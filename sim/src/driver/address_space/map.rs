@@ -5,7 +5,6 @@ use crate::driver::address_space::mapping::{KNOWN_FLAGS, MapRequest, Mapping, pa
 use crate::driver::address_space::space::{AddressSpace, Space};
 use crate::driver::dmabuf::DmaBuf;
 use crate::gpu::gmmu::PteAttributes;
-use crate::pieces::note::Note;
 use nix::errno::Errno;
 use nvgpu_sys::{
     NVGPU_AS_MAP_BUFFER_ACCESS_READ_WRITE, NVGPU_AS_MAP_BUFFER_FLAGS_CACHEABLE,
@@ -192,15 +191,6 @@ impl AddressSpace {
             }
         }
         runs
-    }
-
-    /// Takes a note of the program's.
-    pub(crate) fn note(&self, note: &Note<'_>) {
-        let mapping = match note {
-            Note::Piece(piece) => self.find_mapping(piece.va).map(|(start, len, _)| start..start + len),
-            _ => None,
-        };
-        self.tables.pieces().take(note, mapping);
     }
 
     /// Where this process has the byte at `va`.
