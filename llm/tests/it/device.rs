@@ -29,22 +29,27 @@ pub fn launch(module: &str, kernel: &str, config: LaunchConfig, args: &Args) {
     queue.submit().unwrap().wait(Duration::from_secs(300)).unwrap();
 }
 
-pub fn upload<T: Plain>(values: &[T]) -> Buffer {
+/// A buffer of bytes, which untyped zeros are.
+pub fn upload(bytes: &[u8]) -> Buffer {
+    numbers(bytes)
+}
+
+fn numbers<T: Plain>(values: &[T]) -> Buffer {
     let buffer = device().alloc(size_of_val(values).max(4) as u64).unwrap();
     buffer.write_slice(0, values).unwrap();
     buffer
 }
 
 pub fn floats(values: &[f32]) -> Buffer {
-    upload(values)
+    numbers(values)
 }
 
 pub fn halves(values: &[f16]) -> Buffer {
-    upload::<u16>(values.reinterpret_cast())
+    numbers::<u16>(values.reinterpret_cast())
 }
 
 pub fn words(values: &[u32]) -> Buffer {
-    upload(values)
+    numbers(values)
 }
 
 /// Rotation of each of `half_dim` pairs per position, in radians.
@@ -54,7 +59,7 @@ pub fn frequencies(half_dim: usize) -> Vec<f64> {
 
 /// Rotations on the device, in the form that kernels take.
 pub fn steps(frequencies: &[f64]) -> Buffer {
-    upload(&frequencies.iter().map(|f| turns(*f)).collect::<Vec<_>>())
+    numbers(&frequencies.iter().map(|f| turns(*f)).collect::<Vec<_>>())
 }
 
 /// A pair rotated by `angle`.
