@@ -10,7 +10,7 @@ use crate::kernels::stream::block::Stream;
 use crate::kernels::stream::cached::{Caches, Row};
 use crate::kernels::stream::layout::CONSUMERS;
 use crate::kernels::stream::record::at;
-use crate::kernels::stream::share::{Heads, Share, Sum};
+use crate::kernels::stream::share::{Heads, Share, Sum, added_across};
 use crate::kernels::stream::task::HEADS_TOGETHER;
 
 /// Heads of a warp.
@@ -206,22 +206,12 @@ impl Stream<'_> {
                 top = k.max(top, k.shuffle(top, Shuffle::Xor(1 << bit)));
             }
             let shrink = k.exp2(k.sub(sum.max, top));
-            let mut values: Vec<Reg<f32>> = sum.values.iter().map(|v| k.mul(*v, shrink)).collect();
+            let values: Vec<Reg<f32>> = sum.values.iter().map(|v| k.mul(*v, shrink)).collect();
             let mut weight = k.mul(sum.weight, shrink);
             let first = k.var(k.mul(own, VALUES as u32));
-            for bit in (LOG2..5).rev() {
-                let upper = k.ne(k.and(self.lane, 1u32 << bit), 0);
-                let half = values.len() / 2;
-                values = (0..half)
-                    .map(|i| {
-                        let keep = k.select(upper, values[half + i], values[i]);
-                        let give = k.select(upper, values[i], values[half + i]);
-                        k.add(keep, k.shuffle(give, Shuffle::Xor(1 << bit)))
-                    })
-                    .collect();
-                k.set(first, k.add(first, k.select(upper, half as u32, 0u32)));
-                weight = k.add(weight, k.shuffle(weight, Shuffle::Xor(1 << bit)));
-            }
+            let values = added_across::<LOG2>(k, self.lane, values, first, |across| {
+                weight = k.add(weight, k.shuffle(weight, across));
+            });
             let place = k.row(self.place_far(k.var(h)), self.warp, self.pitch());
             let count = values.len() as u32;
             let at: Multiple = k.scale(k.shr(first, count.trailing_zeros()), count);

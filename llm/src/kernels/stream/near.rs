@@ -12,7 +12,7 @@ use crate::kernels::stream::block::Stream;
 use crate::kernels::stream::cached::{Caches, Row};
 use crate::kernels::stream::layout::CONSUMERS;
 use crate::kernels::stream::record::at;
-use crate::kernels::stream::share::Sum;
+use crate::kernels::stream::share::{Sum, added_across};
 
 /// Rows that a lane loads together.
 const ROWS: usize = 4;
@@ -182,22 +182,11 @@ impl Stream<'_> {
     /// Adds the sums of the warp's lanes, which share a maximum, and stores them.
     fn store_near<const LOG2: u32>(&self, sum: &Sum, own: Reg<u32>, inside: Pred) {
         let k = self.k;
-        let mut values = sum.values.clone();
         let weight = k.var(sum.weight);
         let first = k.var(k.mul(own, VALUES as u32));
-        for bit in (LOG2..5).rev() {
-            let upper = k.ne(k.and(self.lane, 1u32 << bit), 0);
-            let half = values.len() / 2;
-            values = (0..half)
-                .map(|i| {
-                    let keep = k.select(upper, values[half + i], values[i]);
-                    let give = k.select(upper, values[i], values[half + i]);
-                    k.add(keep, k.shuffle(give, Shuffle::Xor(1 << bit)))
-                })
-                .collect();
-            k.set(first, k.add(first, k.select(upper, half as u32, 0u32)));
-            k.set(weight, k.add(weight, k.shuffle(weight, Shuffle::Xor(1 << bit))));
-        }
+        let values = added_across::<LOG2>(k, self.lane, sum.values.clone(), first, |across| {
+            k.set(weight, k.add(weight, k.shuffle(weight, across)));
+        });
         let place = k.row(self.scratch, self.warp, self.pitch());
         let count = values.len() as u32;
         k.if_(inside, || {

@@ -1,6 +1,6 @@
 //! Split-K parts of the positions of a head, and the part of one that a warp or a block has.
 
-use ptxgen::{Kernel, Pred, Reg};
+use ptxgen::{Kernel, Pred, Reg, Shuffle};
 
 use crate::kernels::heads::LOWEST;
 
@@ -38,4 +38,29 @@ impl Sum {
         let values = (0..values).map(|_| k.var(0f32)).collect();
         Self { max: k.var(LOWEST), weight: k.var(0f32), values }
     }
+}
+
+/// Adds up `values` of the lanes that share rows: in each step a lane keeps one half and gives the other to a lane
+/// across. `first` becomes the number of the first value that is left; `also` is what else is added in a step.
+pub(super) fn added_across<const LOG2: u32>(
+    k: &Kernel,
+    lane: Reg<u32>,
+    mut values: Vec<Reg<f32>>,
+    first: Reg<u32>,
+    mut also: impl FnMut(Shuffle),
+) -> Vec<Reg<f32>> {
+    for bit in (LOG2..5).rev() {
+        let upper = k.ne(k.and(lane, 1u32 << bit), 0);
+        let half = values.len() / 2;
+        values = (0..half)
+            .map(|i| {
+                let keep = k.select(upper, values[half + i], values[i]);
+                let give = k.select(upper, values[i], values[half + i]);
+                k.add(keep, k.shuffle(give, Shuffle::Xor(1 << bit)))
+            })
+            .collect();
+        k.set(first, k.add(first, k.select(upper, half as u32, 0u32)));
+        also(Shuffle::Xor(1 << bit));
+    }
+    values
 }

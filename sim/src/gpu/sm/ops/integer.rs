@@ -90,6 +90,26 @@ lane_ops! {
     };
 }
 
+/// The sum of three sources and of what `more` gives a lane, with both carries.
+#[inline(always)]
+fn add3(core: &mut Core<'_>, op: &MicroOp, more: impl Fn(usize) -> u32) -> Flow {
+    let (a, b, c) = (core.src(op.a), core.src(op.b), core.src(op.c));
+    let (mut t, mut carry, mut carry2) = ([0u32; 32], 0u32, 0u32);
+    for i in 0..32 {
+        let sum = u64::from(a[i] ^ op.k[0])
+            + u64::from(b[i] ^ op.k[1])
+            + u64::from(c[i] ^ op.k[2])
+            + u64::from(more(i));
+        t[i] = sum as u32;
+        carry |= u32::from(sum >> 32 != 0) << i;
+        carry2 |= u32::from(sum >> 33 != 0) << i;
+    }
+    core.put(op.d, &t);
+    core.put_pred(op.pd[0], carry);
+    core.put_pred(op.pd[1], carry2);
+    Flow::Next
+}
+
 warp_ops! {
     /// A + C with carry.
     Add2Carry(core, op) {
@@ -106,38 +126,13 @@ warp_ops! {
 
     /// IADD3 with carries: k 0 to 2 invert the sources, k[3] is added.
     Add3Carry(core, op) {
-        let (a, b, c) = (core.src(op.a), core.src(op.b), core.src(op.c));
-        let (mut t, mut carry, mut carry2) = ([0u32; 32], 0u32, 0u32);
-        for i in 0..32 {
-            let sum = u64::from(a[i] ^ op.k[0]) + u64::from(b[i] ^ op.k[1]) + u64::from(c[i] ^ op.k[2]) + u64::from(op.k[3]);
-            t[i] = sum as u32;
-            carry |= u32::from(sum >> 32 != 0) << i;
-            carry2 |= u32::from(sum >> 33 != 0) << i;
-        }
-        core.put(op.d, &t);
-        core.put_pred(op.pd[0], carry);
-        core.put_pred(op.pd[1], carry2);
-        Flow::Next
+        add3(core, op, |_| op.k[3])
     }
 
     /// IADD3.X: the same with Ps and Ps2 added.
     Add3Extended(core, op) {
         let (in1, in2) = (core.pred(op.ps[0]), core.pred(op.ps[1]));
-        let (a, b, c) = (core.src(op.a), core.src(op.b), core.src(op.c));
-        let (mut t, mut carry, mut carry2) = ([0u32; 32], 0u32, 0u32);
-        for i in 0..32 {
-            let sum = u64::from(a[i] ^ op.k[0])
-                + u64::from(b[i] ^ op.k[1])
-                + u64::from(c[i] ^ op.k[2])
-                + u64::from((in1 >> i & 1) + (in2 >> i & 1));
-            t[i] = sum as u32;
-            carry |= u32::from(sum >> 32 != 0) << i;
-            carry2 |= u32::from(sum >> 33 != 0) << i;
-        }
-        core.put(op.d, &t);
-        core.put_pred(op.pd[0], carry);
-        core.put_pred(op.pd[1], carry2);
-        Flow::Next
+        add3(core, op, |i| (in1 >> i & 1) + (in2 >> i & 1))
     }
 
     /// IADD3.X without carries out.
