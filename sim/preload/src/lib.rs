@@ -24,12 +24,11 @@
 //!
 //! # Layers
 //! ```text
-//! 0  kernel mark original
-//! 1  folders machine
-//! 2  descriptors forks mappings notes requests transfers
-//! 3  paths
-//! 4  files listings status
-//! 5  symbols
+//! symbols  symbols          # the functions that are interposed
+//! calls    descriptors files forks listings mappings notes requests status transfers  # system calls
+//! paths    folders paths    # paths of the machine, and folders in them
+//! machine  machine mark     # the machine of this process
+//! kernel   kernel original  # the kernel, and the functions of the C library
 //! ```
 
 mod descriptors;
