@@ -6,13 +6,13 @@ use ptxgen::Params;
 use crate::cache::CacheType;
 use crate::engine::launch::{Launch, filled};
 use crate::engine::layers::{self, Experts, HeadNormMemory, LayerMemory, NormMemory, Source, Step, Target};
-use crate::engine::matrix::{Matrix, fits};
+use crate::engine::matrix::fits;
 use crate::engine::memory::DeviceModel;
 use crate::engine::operations::{Parts, heads_args, limits};
 use crate::engine::programs::Programs;
 use crate::engine::prompt::activations::Activations;
 use crate::engine::prompt::experts::Mixture;
-use crate::engine::prompt::products::{output, pieces, rows};
+use crate::engine::prompt::products::{Product, Rows, output, pieces, rows};
 use crate::engine::prompt::ranges::{LayerFactors, measured_rows};
 use crate::error::Result;
 use crate::kernels::choices::Choices;
@@ -42,26 +42,6 @@ struct Waiting<'a> {
 
 impl Waiting<'_> {
     const NOTHING: Self = Self { shares: 0, factor: 1.0, bias: None };
-}
-
-/// A product of all tokens with stacked matrices.
-struct Product<'a> {
-    role: &'static str,
-    parts: Vec<&'a Matrix>,
-    output: Output,
-    /// Of [`Output::Gate`].
-    factor: f32,
-    x: &'a Buffer,
-    /// `[share][token][row]`; the reader adds them.
-    out: &'a Buffer,
-}
-
-/// Rows of a product's results: `len` from `first` on, of `all`.
-#[derive(Clone, Copy)]
-struct Rows {
-    first: u32,
-    len: u32,
-    all: u32,
 }
 
 /// Context of a chunk's launches, beside the model.
@@ -149,13 +129,6 @@ pub fn measure(
     }
     debug_assert_eq!(at, model.layers.len().saturating_sub(1) * measured_rows(&model.config));
     Ok(p.launches)
-}
-
-impl<'a> Product<'a> {
-    /// Plain sums.
-    fn sums(role: &'static str, parts: Vec<&'a Matrix>, x: &'a Buffer, out: &'a Buffer) -> Self {
-        Self { role, parts, output: Output::Sums, factor: 1.0, x, out }
-    }
 }
 
 impl<'a> Planner<'a> {

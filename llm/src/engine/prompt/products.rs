@@ -1,6 +1,8 @@
 //! Division of a chunk's products into launches: quantized weights are expanded to f16 in slices.
 
-use crate::engine::layers::{LayerMemory, Product, Target};
+use hcq::Buffer;
+
+use crate::engine::layers::{self, LayerMemory, Target};
 use crate::engine::matrix::{Matrix, fits};
 use crate::engine::memory::DeviceModel;
 use crate::error::Result;
@@ -53,7 +55,7 @@ pub const SLICE_ROWS: u32 = 128;
 
 /// The products of a chunk of up to `tokens` tokens, each of one launch.
 pub fn products(m: &DeviceModel, tokens: u32) -> Vec<TokensProduct> {
-    let of = |product: &Product| {
+    let of = |product: &layers::Product| {
         let (parts, output): (Vec<_>, _) = (product.matrices.iter().collect(), output(product));
         let (cols, rows) = (parts[0].cols, rows(&parts, output).1);
         TokensProduct { output, tokens, rows, cols }
@@ -62,11 +64,46 @@ pub fn products(m: &DeviceModel, tokens: u32) -> Vec<TokensProduct> {
 }
 
 /// The output of the kernel that multiplies.
-pub fn output(product: &Product) -> Output {
+pub fn output(product: &layers::Product) -> Output {
     match product.to {
         Target::Activated(Activation::SiluGate) => Output::Gate,
         _ => Output::Sums,
     }
+}
+
+/// A product of all tokens with stacked matrices.
+#[derive(Debug)]
+pub struct Product<'a> {
+    /// What it is for, in a word or two.
+    pub role: &'static str,
+    /// The matrices.
+    pub parts: Vec<&'a Matrix>,
+    /// What the sums become.
+    pub output: Output,
+    /// Of [`Output::Gate`].
+    pub factor: f32,
+    /// The vectors of the tokens.
+    pub x: &'a Buffer,
+    /// `[share][token][row]`; the reader adds the shares.
+    pub out: &'a Buffer,
+}
+
+impl<'a> Product<'a> {
+    /// Plain sums.
+    pub fn sums(role: &'static str, parts: Vec<&'a Matrix>, x: &'a Buffer, out: &'a Buffer) -> Self {
+        Self { role, parts, output: Output::Sums, factor: 1.0, x, out }
+    }
+}
+
+/// Rows of a product's results: `len` from `first` on, of `all`.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows {
+    /// The first.
+    pub first: u32,
+    /// How many.
+    pub len: u32,
+    /// Of how many.
+    pub all: u32,
 }
 
 /// Results per token of a product with stacked matrices, and those of one launch.
