@@ -376,7 +376,7 @@ impl MemoryManager {
         what: &'static str,
     ) -> Piece {
         let va = place.va;
-        self.state().mappings.insert(va.raw(), Mapping { va, len: len, what });
+        self.state().mappings.insert(va.raw(), Mapping { va, len, what });
         self.observer.allocated(va, len, what);
         Piece { va, len, kind, cpu: memory.cpu, home: Home::Own(memory, place), manager: self.clone() }
     }
@@ -394,7 +394,7 @@ impl MemoryManager {
                 let va = GpuVa::inside(chunk.place.va.raw() + offset);
                 // SAFETY: `offset` is inside the chunk's mapping.
                 let cpu = chunk.memory.cpu.map(|base| unsafe { base.add(offset as usize) });
-                mappings.insert(va.raw(), Mapping { va, len: len, what });
+                mappings.insert(va.raw(), Mapping { va, len, what });
                 drop(state);
                 self.observer.allocated(va, len, what);
                 return Ok(Piece { va, len, kind, cpu, home: Home::Chunk, manager: self.clone() });
