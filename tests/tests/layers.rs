@@ -122,7 +122,10 @@ impl Paths<'_> {
                 at = end;
                 continue;
             }
-            let after_path = at >= 2 && is_colons(&trees, at - 2);
+            // A public macro names the crate's own items by `$crate`, as its users see them.
+            let in_macro =
+                at > 0 && matches!(&trees[at - 1], TokenTree::Punct(punct) if punct.as_char() == '$');
+            let after_path = in_macro || at >= 2 && is_colons(&trees, at - 2);
             match &trees[at] {
                 TokenTree::Group(group) => self.scan(group.stream(), children),
                 TokenTree::Ident(first) if !after_path && is_colons(&trees, at + 1) => {
