@@ -15,6 +15,7 @@ kernel_params! {
     pub struct Scale { x: Ptr<f32, 16>, count: u32, factor: f32 }
 }
 
+/// The module with the kernel.
 pub fn module(target: Target) -> Module {
     let k = Kernel::new("scale");
     let p = Scale::declare(&k);

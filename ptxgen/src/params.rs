@@ -19,11 +19,11 @@ use crate::ty::Element;
 /// | `Option` of another | `Option` | `Option` | `Some` of the other's, or `None` where the kernel lacks it |
 /// | [`Late`] of another | [`Late`], to be loaded | as of the other | as of the other |
 pub trait ParamType {
-    /// What the declaration needs beyond the type.
+    /// Detail of the declaration beyond the type.
     type Detail: Copy + Debug;
-    /// What the generator reads the parameter through.
+    /// Value through which the generator reads the parameter.
     type Value: Copy + Debug;
-    /// What a launch passes, which names memory by an `A`.
+    /// Argument of a launch, in which an `A` names memory.
     type Argument<A>;
 
     /// Adds the parameter to the kernel's list.
@@ -194,7 +194,7 @@ numbers!(u32, i32, u64, i64, f32, f64);
 
 /// A struct that [`kernel_params!`](crate::kernel_params) wrote: the arguments of a launch, by name.
 pub trait Params {
-    /// What names memory.
+    /// Name of memory in a launch.
     type Address;
     /// The struct with the same fields that the generator reads.
     type Declared: Copy + Debug;
@@ -203,8 +203,8 @@ pub trait Params {
     fn args<T: Argument<Self::Address>, C: FromIterator<T>>(self) -> C;
 }
 
-/// What the generator reads the parameters `P` through: the type of `P::declare(&k)`, for functions that take
-/// it.
+/// The struct through which the generator reads the parameters `P`: the type of `P::declare(&k)`, for functions
+/// that take it.
 pub type Declared<P> = <P as Params>::Declared;
 
 /// Declares the parameters of a kernel once, as a struct: for the generator and for the launch.

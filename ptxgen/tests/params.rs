@@ -1,4 +1,4 @@
-//! What `kernel_params!` declares in a kernel, and what it passes to a launch.
+//! The parameters that `kernel_params!` declares in a kernel, and the arguments that it passes to a launch.
 
 use ptxgen::{
     Contract, Declared, Kernel, Late, Module, Multiple, Nullable, Params, Ptr, Reg, Target, kernel_params,

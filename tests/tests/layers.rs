@@ -125,7 +125,7 @@ impl Picture {
         let mut complaints = Vec::new();
         let found: BTreeSet<&String> = arrows.keys().filter_map(|file| self.entry(file)).collect();
         let drawn: BTreeSet<&String> = self.layers.keys().collect();
-        let whole = |entry: &String| [self.folder.as_slice(), &[entry.clone()]].concat().join("::");
+        let whole = |entry: &String| [self.folder.as_slice(), std::slice::from_ref(entry)].concat().join("::");
         let missing = found.difference(&drawn).map(|entry| format!("{} stands in no layer", whole(entry)));
         complaints.extend(missing);
         let gone = drawn.difference(&found);
@@ -177,7 +177,10 @@ impl Paths<'_> {
                 at = end;
                 continue;
             }
-            let after_path = at >= 2 && is_colons(&trees, at - 2);
+            // A public macro names the crate's own items by `$crate`, as its users see them.
+            let in_macro =
+                at > 0 && matches!(&trees[at - 1], TokenTree::Punct(punct) if punct.as_char() == '$');
+            let after_path = in_macro || at >= 2 && is_colons(&trees, at - 2);
             match &trees[at] {
                 TokenTree::Group(group) => self.scan(group.stream(), children),
                 TokenTree::Ident(first) if !after_path && is_colons(&trees, at + 1) => {
@@ -317,7 +320,7 @@ fn complaints(folder: &Path) -> Vec<String> {
             declared.extend(children.into_iter().map(|name| vec![name]));
             continue;
         }
-        declared.extend(children.iter().map(|name| [module.as_slice(), &[name.clone()]].concat()));
+        declared.extend(children.iter().map(|name| [module.as_slice(), std::slice::from_ref(name)].concat()));
         draw(&module, &text);
         let mut paths = Paths { module: &module, found: BTreeSet::new() };
         paths.scan(tokens, &children);

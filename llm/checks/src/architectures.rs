@@ -7,6 +7,7 @@ use ga10b_llm::kernels::layers::{NAME, cap, experts, gelu, heads, layer_norm, po
 use hcq::LaunchConfig;
 
 use crate::drive::OfModel;
+use ga10b_tests::conformance::BufferNumber;
 use ga10b_tests::conformance::Case;
 use ga10b_tests::conformance::Tolerance;
 use ga10b_tests::conformance::drive::{COLS, Drive, MILLIONTH, NEXT};
@@ -37,45 +38,51 @@ fn each(kernel: &str, threads: u32, vectors: u32) -> Drive {
 }
 
 /// Vectors as the kernels of layers take them.
-trait Vectors: Sized {
+trait Vectors {
     /// `vectors` vectors of f32 between −`scale` and `scale`.
-    fn vectors(self, vectors: u32, scale: f32) -> Self;
+    fn vectors(&mut self, vectors: u32, scale: f32) -> BufferNumber;
 
     /// The sums of a product for a chunk, each of `parts` vectors per token.
-    fn sums(self, parts: u32, scale: f32) -> Self;
+    fn sums(&mut self, parts: u32, scale: f32) -> BufferNumber;
 }
 
 impl Vectors for Drive {
-    fn vectors(self, vectors: u32, scale: f32) -> Self {
+    fn vectors(&mut self, vectors: u32, scale: f32) -> BufferNumber {
         self.floats((vectors * LEN) as usize, scale)
     }
 
-    fn sums(self, parts: u32, scale: f32) -> Self {
+    fn sums(&mut self, parts: u32, scale: f32) -> BufferNumber {
         self.vectors(SHARES * SHARE_PITCH * parts, scale)
     }
 }
 
 /// Vectors added to the residual stream and their factor, and the cap of logits.
 fn rows() -> Vec<Case> {
-    let capped = 30.0;
+    let (cap, len) = (30.0, LEN);
     vec![
-        each("add_bias", rows::THREADS, 3).vectors(3, 3.0).vectors(1, 1.0).u32(LEN).done(),
+        each("add_bias", rows::THREADS, 3).done(|d| rows::AddBias {
+            x: d.vectors(3, 3.0),
+            bias: d.vectors(1, 1.0),
+            len,
+        }),
         // The last tokens are past the last position.
-        each("add_position", rows::THREADS, TOKENS)
-            .vectors(TOKENS, 3.0)
-            .vectors(10, 1.0)
-            .words(vec![7, 0, 0, 0])
-            .u32(LEN)
-            .u32(10)
-            .done(),
-        each("scale", rows::THREADS, 3).vectors(3, 3.0).u32(LEN).f32(27.712_812).done(),
+        each("add_position", rows::THREADS, TOKENS).done(|d| rows::AddPosition {
+            x: d.vectors(TOKENS, 3.0),
+            positions: d.vectors(10, 1.0),
+            state: d.words(vec![7, 0, 0, 0]),
+            len,
+            rows: 10,
+        }),
+        each("scale", rows::THREADS, 3).done(|d| rows::Scale {
+            x: d.vectors(3, 3.0),
+            len,
+            factor: 27.712_812,
+        }),
         // The hyperbolic tangent is within 3e-7, of either sign.
-        each("cap", cap::THREADS, 1)
-            .vectors(1, 90.0)
-            .within(Tolerance::Single { ulps: 16, absolute: 6e-7 * f64::from(capped) })
-            .u32(LEN - 5)
-            .f32(capped)
-            .done(),
+        each("cap", cap::THREADS, 1).done(|d| {
+            d.within(Tolerance::Single { ulps: 16, absolute: 6e-7 * f64::from(cap) });
+            cap::Cap { logits: d.vectors(1, 90.0), count: LEN - 5, cap }
+        }),
     ]
 }
 
@@ -87,21 +94,21 @@ fn prepared() -> Vec<Case> {
     let case = |what: &str, lengths: [u32; 2], flags: u32| {
         let [q_length, k_length] = lengths;
         let pieces = q_dim / q_length + kv_dim / k_length + 1;
-        Drive::of(NAME, "prepare_heads", LaunchConfig::new((pieces, TOKENS), heads::THREADS))
-            .called(what)
-            .floats((SHARES * SHARE_PITCH * row) as usize, 2.0)
-            .floats(row as usize, 1.0)
-            .floats(q_length as usize, 1.0)
-            .floats(k_length as usize, 1.0)
-            .u32(q_dim)
-            .u32(kv_dim)
-            .u32(q_length)
-            .u32(k_length)
-            .u32(SHARES)
-            .u32(SHARE_PITCH)
-            .f32(1e-6)
-            .u32(flags)
-            .done()
+        let drive = Drive::of(NAME, "prepare_heads", LaunchConfig::new((pieces, TOKENS), heads::THREADS));
+        drive.called(what).done(|d| heads::PrepareHeads {
+            qkv: d.floats((SHARES * SHARE_PITCH * row) as usize, 2.0),
+            bias: d.floats(row as usize, 1.0),
+            q_norm: d.floats(q_length as usize, 1.0),
+            k_norm: d.floats(k_length as usize, 1.0),
+            q_dim,
+            kv_dim,
+            q_length,
+            k_length,
+            shares: SHARES,
+            share_pitch: SHARE_PITCH,
+            eps: 1e-6,
+            flags,
+        })
     };
     vec![
         case("biases", [HEAD; 2], heads::BIASED),
@@ -112,80 +119,81 @@ fn prepared() -> Vec<Case> {
 
 /// Norms. The mean of a layer norm takes an approximate reciprocal.
 fn norms() -> Vec<Case> {
+    let (len, shares, share_pitch, factor) = (LEN, SHARES, SHARE_PITCH, 2.0);
     vec![
-        Drive::of(NAME, "layer_norm", LaunchConfig::new(1, layer_norm::THREADS))
-            .vectors(1, 3.0)
-            .vectors(1, 1.0)
-            .vectors(1, 1.0)
-            .room(COLS)
-            .within(MILLIONTH)
-            .u32(LEN)
-            .f32(1e-5)
-            .done(),
-        Drive::of(NAME, "prompt_layer_norm", LaunchConfig::new(TOKENS, layer_norm::THREADS))
-            .vectors(TOKENS, 3.0)
-            .sums(1, 1.0)
-            .vectors(1, 1.0)
-            .vectors(1, 1.0)
-            .room(TOKENS as usize * COLS / 2)
-            .within(NEXT)
-            .u32(LEN)
-            .f32(1e-5)
-            .u32(SHARES)
-            .u32(SHARE_PITCH)
-            .f32(2.0)
-            .done(),
-        Drive::of(NAME, "post_norm", LaunchConfig::new(TOKENS, post_norm::THREADS))
-            .sums(1, 1.0)
-            .vectors(1, 1.0)
-            .vectors(TOKENS, 3.0)
-            .u32(LEN)
-            .f32(1e-6)
-            .u32(SHARES)
-            .u32(SHARE_PITCH)
-            .f32(2.0)
-            .done(),
+        Drive::of(NAME, "layer_norm", LaunchConfig::new(1, layer_norm::THREADS)).done(|d| {
+            let (x, weight, bias) = (d.vectors(1, 3.0), d.vectors(1, 1.0), d.vectors(1, 1.0));
+            layer_norm::LayerNorm { x, weight, bias, out: d.within(MILLIONTH).room(COLS), len, eps: 1e-5 }
+        }),
+        Drive::of(NAME, "prompt_layer_norm", LaunchConfig::new(TOKENS, layer_norm::THREADS)).done(|d| {
+            layer_norm::PromptLayerNorm {
+                x: d.vectors(TOKENS, 3.0),
+                sums: d.sums(1, 1.0),
+                weight: d.vectors(1, 1.0),
+                bias: d.vectors(1, 1.0),
+                out: d.within(NEXT).room(TOKENS as usize * COLS / 2),
+                len,
+                eps: 1e-5,
+                shares,
+                share_pitch,
+                factor,
+            }
+        }),
+        Drive::of(NAME, "post_norm", LaunchConfig::new(TOKENS, post_norm::THREADS)).done(|d| {
+            let (sums, weight, x) = (d.sums(1, 1.0), d.vectors(1, 1.0), d.vectors(TOKENS, 3.0));
+            post_norm::PostNorm { sums, weight, x, len, eps: 1e-6, shares, share_pitch, factor }
+        }),
     ]
 }
 
 /// GELU of a vector and of a gate.
 fn gelus() -> Vec<Case> {
+    let (len, shares, share_pitch, factor) = (LEN, SHARES, SHARE_PITCH, 0.5);
     let of_chunk = |kernel: &str| each(kernel, gelu::THREADS, TOKENS);
-    let finish = |drive: Drive| {
-        let drive = drive.room(TOKENS as usize * COLS / 2).within(NEXT);
-        drive.u32(LEN).u32(SHARES).u32(SHARE_PITCH).f32(0.5).done()
-    };
-    let of_step = |kernel: &str| {
-        let drive = each(kernel, gelu::THREADS, 1).vectors(1, 6.0).vectors(1, 2.0);
-        drive.room(COLS).within(MILLIONTH).u32(LEN).done()
-    };
+    let of_step = |kernel: &str| each(kernel, gelu::THREADS, 1);
+    let room = |d: &mut Drive| d.within(NEXT).room(TOKENS as usize * COLS / 2);
     vec![
-        of_step("gelu"),
-        finish(of_chunk("prompt_gelu").sums(1, 3.0).vectors(1, 1.0)),
-        of_step("gelu_gate"),
-        finish(of_chunk("prompt_gelu_gate").sums(2, 3.0)),
+        of_step("gelu").done(|d| {
+            let (up, bias) = (d.vectors(1, 6.0), d.vectors(1, 2.0));
+            gelu::Gelu { up, bias, out: d.within(MILLIONTH).room(COLS), len }
+        }),
+        of_chunk("prompt_gelu").done(|d| {
+            let (up, bias, out) = (d.sums(1, 3.0), d.vectors(1, 1.0), room(d));
+            gelu::PromptGelu { up, bias, out, len, shares, share_pitch, factor }
+        }),
+        of_step("gelu_gate").done(|d| {
+            let (gate, up) = (d.vectors(1, 6.0), d.vectors(1, 2.0));
+            gelu::GeluGate { gate, up, out: d.within(MILLIONTH).room(COLS), len }
+        }),
+        of_chunk("prompt_gelu_gate").done(|d| {
+            let (sums, out) = (d.sums(2, 3.0), room(d));
+            gelu::PromptGeluGate { sums, out, len, shares, share_pitch, factor }
+        }),
     ]
 }
 
 /// The choice of a token's experts, their activations, and the sum.
 fn mixture() -> Vec<Case> {
     vec![
-        Drive::of(NAME, "route", LaunchConfig::new(1, 32))
-            .floats(EXPERTS as usize, 9.0)
-            .room(USED as usize)
-            .room(USED as usize)
-            .within(MILLIONTH)
-            .u32(EXPERTS)
-            .u32(USED)
-            .done(),
-        each("expert_silu", experts::THREADS, USED)
-            .vectors(USED, 6.0)
-            .vectors(USED, 2.0)
-            .floats(USED as usize, 1.0)
-            .room(USED as usize * COLS)
-            .within(MILLIONTH)
-            .u32(LEN)
-            .done(),
-        each("expert_sum", experts::THREADS, 1).vectors(USED, 2.0).vectors(1, 3.0).u32(LEN).u32(USED).done(),
+        Drive::of(NAME, "route", LaunchConfig::new(1, 32)).done(|d| experts::Route {
+            scores: d.floats(EXPERTS as usize, 9.0),
+            chosen: d.room(USED as usize),
+            shares: d.within(MILLIONTH).room(USED as usize),
+            experts: EXPERTS,
+            used: USED,
+        }),
+        each("expert_silu", experts::THREADS, USED).done(|d| experts::ExpertSilu {
+            gate: d.vectors(USED, 6.0),
+            up: d.vectors(USED, 2.0),
+            shares: d.floats(USED as usize, 1.0),
+            out: d.within(MILLIONTH).room(USED as usize * COLS),
+            len: LEN,
+        }),
+        each("expert_sum", experts::THREADS, 1).done(|d| experts::ExpertSum {
+            parts: d.vectors(USED, 2.0),
+            x: d.vectors(1, 3.0),
+            len: LEN,
+            used: USED,
+        }),
     ]
 }

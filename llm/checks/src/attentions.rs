@@ -3,6 +3,8 @@
 
 use ga10b_llm::kernels::heads::HEAD_DIMS;
 use ga10b_llm::kernels::limits::infix;
+use ga10b_llm::kernels::operations::attention as step;
+use ga10b_llm::kernels::operations::quantized_attention::QuantizedAttention;
 use ga10b_llm::kernels::prompt::{attention, shares};
 use hcq::LaunchConfig;
 
@@ -36,17 +38,6 @@ pub(super) fn cases() -> Vec<Case> {
 const HEADS: u32 = 4;
 const GROUP: u32 = 2;
 
-/// Attention with limits.
-trait Limited: Sized {
-    fn limits(self, limits: Option<Limits>) -> Self;
-}
-
-impl Limited for Drive {
-    fn limits(self, limits: Option<Limits>) -> Self {
-        limits.into_iter().fold(self, |drive, (window, cap)| drive.u32(window).f32(cap))
-    }
-}
-
 /// Words of a share of a head of `dims` in the results of a step.
 fn share_words(dims: u32) -> u32 {
     (dims + 5) & !3
@@ -59,19 +50,20 @@ fn of_step(dims: u32, shares: u32, limits: Option<Limits>) -> Case {
     let out = if shares > 1 { HEADS * shares * share_words(dims) } else { HEADS * dims };
     let split = if shares > 1 { "split_" } else { "" };
     let kernel = format!("attention_{}{split}{dims}", infix(limits.is_some()));
-    Drive::of("attention", &kernel, LaunchConfig::new((HEADS, shares), 128))
-        .floats((HEADS * dims) as usize, 1.0)
-        .halves(cache, 1.0)
-        .halves(cache, 1.0)
-        .words(vec![positions - 1, 0, 0, 0])
-        .room(out as usize)
-        .within(Tolerance::Single { ulps: 64, absolute: 1e-5 })
-        .u32(context)
-        .u32(dims)
-        .u32(GROUP)
-        .f32(1.0 / (dims as f32).sqrt())
-        .limits(limits)
-        .done()
+    let (window, cap) = limits.unzip();
+    Drive::of("attention", &kernel, LaunchConfig::new((HEADS, shares), 128)).done(|d| step::Attention {
+        q: d.floats((HEADS * dims) as usize, 1.0),
+        keys: d.halves(cache, 1.0),
+        values: d.halves(cache, 1.0),
+        state: d.words(vec![positions - 1, 0, 0, 0]),
+        out: d.within(Tolerance::Single { ulps: 64, absolute: 1e-5 }).room(out as usize),
+        context,
+        head_dim: dims,
+        group: GROUP,
+        scale: 1.0 / (dims as f32).sqrt(),
+        window,
+        cap,
+    })
 }
 
 /// The same over a cache in q8_0. The query becomes integers by an approximate factor: a component near the middle of
@@ -81,31 +73,34 @@ fn quantized(dims: u32, limits: Option<Limits>) -> Case {
     let (context, positions, shares) = (96, 77, 3);
     let cache = (HEADS / GROUP * context * dims) as usize;
     let kernel = format!("attention_{}q8_0_{dims}", infix(limits.is_some()));
-    Drive::of("attention", &kernel, LaunchConfig::new((HEADS, shares), 128))
-        .floats((HEADS * dims) as usize, 1.0)
-        .quantized(cache)
-        .quantized(cache)
-        .words(vec![positions - 1, 0, 0, 0])
-        .room((HEADS * shares * share_words(dims)) as usize)
-        .within(Tolerance::Single { ulps: 64, absolute: 2e-4 })
-        .u32(context)
-        .u32(dims)
-        .u32(GROUP)
-        .f32(1.0 / (dims as f32).sqrt())
-        .u32(cache as u32)
-        .limits(limits)
-        .done()
+    let (window, cap) = limits.unzip();
+    let drive = Drive::of("attention", &kernel, LaunchConfig::new((HEADS, shares), 128));
+    drive.done(|d| QuantizedAttention {
+        q: d.floats((HEADS * dims) as usize, 1.0),
+        keys: d.quantized(cache),
+        values: d.quantized(cache),
+        state: d.words(vec![positions - 1, 0, 0, 0]),
+        out: d
+            .within(Tolerance::Single { ulps: 64, absolute: 2e-4 })
+            .room((HEADS * shares * share_words(dims)) as usize),
+        context,
+        head_dim: dims,
+        group: GROUP,
+        scale: 1.0 / (dims as f32).sqrt(),
+        scales_at: cache as u32,
+        window,
+        cap,
+    })
 }
 
 /// The kernel that merges the split-K parts of a step.
 fn combine() -> Case {
-    Drive::of("attention", "attention_combine", LaunchConfig::new(HEADS, 128))
-        .floats(4 * 3 * 68, 2.0)
-        .room(4 * 64)
-        .within(Tolerance::Single { ulps: 64, absolute: 1e-4 })
-        .u32(64)
-        .u32(3)
-        .done()
+    Drive::of("attention", "attention_combine", LaunchConfig::new(HEADS, 128)).done(|d| step::Combine {
+        partials: d.floats(4 * 3 * 68, 2.0),
+        out: d.within(Tolerance::Single { ulps: 64, absolute: 1e-4 }).room(4 * 64),
+        head_dim: 64,
+        shares: 3,
+    })
 }
 
 /// A chunk: its start, its tokens, and most split-K parts of its positions.
@@ -115,34 +110,34 @@ fn of_chunk(dims: u32, (start, tokens, most): (u32, u32, u32), limits: Option<Li
     let context = start + tokens + 10;
     let cache = (HEADS / GROUP * context * dims) as usize;
     let partials = (most * tokens * HEADS * shares::partial_words(dims)) as usize;
-    Drive::of("prompt", &format!("prompt_attention_{}{dims}", infix(limits.is_some())), config)
-        .on_tensor_cores()
-        .halves((tokens * HEADS * dims) as usize, 1.0)
-        .halves(cache, 1.0)
-        .halves(cache, 1.0)
-        .words(vec![start, tokens, 0, 0])
-        .room((tokens * HEADS * dims / 2) as usize)
-        .within(ROUNDED)
-        .u32(context)
-        .u32(dims)
-        .u32(GROUP)
-        .f32(1.0 / (dims as f32).sqrt())
-        .room(partials)
-        .within(Tolerance::Single { ulps: 64, absolute: 2e-3 })
-        .limits(limits)
-        .done()
+    let kernel = format!("prompt_attention_{}{dims}", infix(limits.is_some()));
+    let (window, cap) = limits.unzip();
+    Drive::of("prompt", &kernel, config).on_tensor_cores().done(|d| attention::PromptAttention {
+        q: d.halves((tokens * HEADS * dims) as usize, 1.0),
+        keys: d.halves(cache, 1.0),
+        values: d.halves(cache, 1.0),
+        prompt: d.words(vec![start, tokens, 0, 0]),
+        out: d.within(ROUNDED).room((tokens * HEADS * dims / 2) as usize),
+        context,
+        head_dim: dims,
+        group: GROUP,
+        scale: 1.0 / (dims as f32).sqrt(),
+        partials: d.within(Tolerance::Single { ulps: 64, absolute: 2e-3 }).room(partials),
+        window,
+        cap,
+    })
 }
 
 /// The kernel that merges the split-K parts of a chunk.
 fn merge(dims: u32) -> Case {
     let positive = |i: u32| (0.5 + (i * 37 % 64) as f32 / 128.0).to_bits();
-    Drive::of("prompt", &format!("prompt_merge_{dims}"), LaunchConfig::new((7, 1), shares::THREADS))
-        .words((0..3 * 6 * HEADS * shares::partial_words(dims)).map(positive).collect())
-        .words(vec![600, 6, 0, 0])
-        .room((6 * HEADS * dims / 2) as usize)
-        .within(ROUNDED)
-        .u32(HEADS)
-        .u32(dims)
-        .u32(3)
-        .done()
+    let config = LaunchConfig::new((7, 1), shares::THREADS);
+    Drive::of("prompt", &format!("prompt_merge_{dims}"), config).done(|d| shares::Merge {
+        partials: d.words((0..3 * 6 * HEADS * shares::partial_words(dims)).map(positive).collect()),
+        prompt: d.words(vec![600, 6, 0, 0]),
+        out: d.within(ROUNDED).room((6 * HEADS * dims / 2) as usize),
+        heads: HEADS,
+        head_dim: dims,
+        most: 3,
+    })
 }

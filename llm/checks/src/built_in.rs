@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use ga10b_llm::kernels::committed;
+use ga10b_llm::kernels::operations::{norm, token};
 use ga10b_llm::kernels::prompt::{squares, vector};
 use ga10b_llm::kernels::sample::kernel as sample;
 use ga10b_llm::sampler::arithmetic::Draw;
@@ -23,31 +24,38 @@ const MANIFEST: &str = include_str!("../../kernels/manifest.json");
 
 /// Norm and last token of a chunk of prompt tokens, and the lengths of a matrix's rows.
 fn prompts() -> Vec<Case> {
+    let len = COLS as u32;
     vec![
-        Drive::of("prompt", "prompt_norm", LaunchConfig::new(5, vector::NORM_THREADS))
-            .floats(5 * COLS, 3.0)
-            .floats(2 * 6 * COLS, 1.0)
-            .floats(COLS, 1.0)
-            .room(5 * COLS / 2)
-            .u32(COLS as u32)
-            .f32(1e-5)
-            .u32(2)
-            .u32(6)
-            .f32(2.0)
-            .done(),
-        Drive::of("prompt", "prompt_last", LaunchConfig::new(2, vector::NORM_THREADS))
-            .floats(5 * COLS, 3.0)
-            .words(vec![9, 4, 0, 0])
-            .room(COLS)
-            .u32(COLS as u32)
-            .done(),
-        Drive::of("prompt", "prompt_squares", LaunchConfig::new(squares::blocks(37), squares::THREADS))
-            .halves(37 * COLS, 1.0)
-            .floats(COLS, 1.0)
-            .room(37)
-            .u32(37)
-            .u32(COLS as u32)
-            .done(),
+        Drive::of("prompt", "prompt_norm", LaunchConfig::new(5, vector::NORM_THREADS)).done(|d| {
+            vector::PromptNorm {
+                x: d.floats(5 * COLS, 3.0),
+                sums: d.floats(2 * 6 * COLS, 1.0),
+                weight: d.floats(COLS, 1.0),
+                out: d.room(5 * COLS / 2),
+                len,
+                eps: 1e-5,
+                shares: 2,
+                share_pitch: 6,
+                factor: 2.0,
+            }
+        }),
+        Drive::of("prompt", "prompt_last", LaunchConfig::new(2, vector::NORM_THREADS)).done(|d| {
+            vector::Last {
+                x: d.floats(5 * COLS, 3.0),
+                prompt: d.words(vec![9, 4, 0, 0]),
+                out: d.room(COLS),
+                len,
+            }
+        }),
+        Drive::of("prompt", "prompt_squares", LaunchConfig::new(squares::blocks(37), squares::THREADS)).done(
+            |d| squares::Squares {
+                w: d.halves(37 * COLS, 1.0),
+                norm: d.floats(COLS, 1.0),
+                out: d.room(37),
+                rows: 37,
+                cols: len,
+            },
+        ),
     ]
 }
 
@@ -57,24 +65,25 @@ pub fn cases() -> Vec<Case> {
     let vector = |kernel: &str, blocks: u32, threads: u32| {
         Drive::of("vector", kernel, LaunchConfig::new(blocks, threads))
     };
+    let len = COLS as u32;
     cases.extend([
-        vector("rmsnorm", 1, 512)
-            .floats(COLS, 3.0)
-            .floats(COLS, 1.0)
-            .room(COLS)
-            .u32(COLS as u32)
-            .f32(1e-5)
-            .done(),
-        vector("silu_mul", 6, 128)
-            .floats(COLS, 6.0)
-            .floats(COLS, 2.0)
-            .room(COLS)
-            .within(MILLIONTH)
-            .u32(COLS as u32)
-            .done(),
-        vector("argmax", 64, 128).floats(40_000, 9.0).room(64).room(64).u32(40_000).done(),
-        vector("argmax_finish", 1, 32).floats(64, 9.0).random(64).words(vec![1; 8]).u32(64).done(),
-        vector("advance", 1, 32).words(vec![41; 8]).done(),
+        vector("rmsnorm", 1, 512).done(|d| {
+            let (x, weight, out) = (d.floats(COLS, 3.0), d.floats(COLS, 1.0), d.room(COLS));
+            norm::RmsNorm { x, weight, out, len, eps: 1e-5 }
+        }),
+        vector("silu_mul", 6, 128).done(|d| {
+            let (gate, up) = (d.floats(COLS, 6.0), d.floats(COLS, 2.0));
+            norm::SiluMul { gate, up, out: d.within(MILLIONTH).room(COLS), len }
+        }),
+        vector("argmax", 64, 128).done(|d| {
+            let (logits, best_values, best_indices) = (d.floats(40_000, 9.0), d.room(64), d.room(64));
+            token::Argmax { logits, best_values, best_indices, count: 40_000 }
+        }),
+        vector("argmax_finish", 1, 32).done(|d| {
+            let (best_values, best_indices) = (d.floats(64, 9.0), d.random(64));
+            token::ArgmaxFinish { best_values, best_indices, state: d.words(vec![1; 8]), candidates: 64 }
+        }),
+        vector("advance", 1, 32).done(|d| token::Advance { state: d.words(vec![41; 8]) }),
     ]);
     cases.extend(draws());
     cases.extend(products::cases());
@@ -94,12 +103,12 @@ fn draws() -> Vec<Case> {
     let case = |draw: &Draw| {
         let config = LaunchConfig::new(1, sample::BLOCK);
         let config = config.with_dynamic_shared(sample::dynamic_shared(5_003));
-        Drive::of(sample::NAME, sample::NAME, config)
-            .floats(5_003, 9.0)
-            .words(vec![1; 8])
-            .words(sample::words(draw).to_vec())
-            .u32(5_003)
-            .done()
+        Drive::of(sample::NAME, sample::NAME, config).done(|d| sample::SampleToken {
+            logits: d.floats(5_003, 9.0),
+            state: d.words(vec![1; 8]),
+            draw: d.words(sample::words(draw).to_vec()),
+            count: 5_003,
+        })
     };
     [draw, all].iter().map(case).collect()
 }

@@ -9,6 +9,7 @@ use hcq::LaunchConfig;
 
 use crate::drive::OfModel;
 use crate::weights::{FORMATS, ROWS, Weights};
+use ga10b_tests::conformance::BufferNumber;
 use ga10b_tests::conformance::Case;
 use ga10b_tests::conformance::Tolerance;
 use ga10b_tests::conformance::drive::{COLS, Drive, MILLIONTH, NEXT, halves};
@@ -46,9 +47,8 @@ fn state(columns: u32) -> Vec<u32> {
     (0..columns).flat_map(column).collect()
 }
 
-/// A kernel that reads the state of `columns` columns.
-fn drive(kernel: &str, config: LaunchConfig, columns: u32) -> Drive {
-    Drive::of("columns", kernel, config).words(state(columns))
+fn drive(kernel: &str, config: LaunchConfig) -> Drive {
+    Drive::of("columns", kernel, config)
 }
 
 /// Words of a tile of a group of columns: values, sums of them, factors of columns.
@@ -58,116 +58,126 @@ const TILE: [usize; 3] = {
 };
 
 /// Inputs of the batch kernels.
-trait Fragments: Sized {
-    /// Columns of [`LEN`] values that the kernel stores as factors of the tensor cores.
-    fn fragments_room(self, columns: u32) -> Self;
+trait Fragments {
+    /// The state of `columns` columns.
+    fn state(&mut self, columns: u32) -> BufferNumber;
 
-    /// The tolerance of the last buffer, of such columns, for numbers that are uncertain in their last
-    /// places. The largest value of a column's tile is from 256 to 511: a millionth of that is 5e-4. Of 32
-    /// values that may become the next f16, a quarter away, the upper half of a sum may as well, 8 away, and
-    /// then the lower half is so much less.
-    fn within_fragments(self, columns: u32) -> Self;
+    /// Columns of [`LEN`] values that the kernel stores as factors of the tensor cores.
+    fn fragments_room(&mut self, columns: u32) -> BufferNumber;
+
+    /// Tolerance of the next buffer, of such columns, for numbers that are uncertain in their last places. The largest
+    /// value of a column's tile is from 256 to 511: a millionth of that is 5e-4. Of 32 values that may become the next
+    /// f16, a quarter away, the upper half of a sum may as well, 8 away, and then the lower half is so much less.
+    fn within_fragments(&mut self, columns: u32) -> &mut Self;
 
     /// Columns of [`LEN`] values as factors of the tensor cores.
-    fn fragments(self, columns: u32) -> Self;
+    fn fragments(&mut self, columns: u32) -> BufferNumber;
 
     /// The sums of a product with `len` rows.
-    fn parts(self, len: u32, scale: f32) -> Self;
+    fn parts(&mut self, len: u32, scale: f32) -> BufferNumber;
 }
 
 impl Fragments for Drive {
-    fn fragments_room(self, columns: u32) -> Self {
+    fn state(&mut self, columns: u32) -> BufferNumber {
+        self.words(state(columns))
+    }
+
+    fn fragments_room(&mut self, columns: u32) -> BufferNumber {
         self.room(fragments::bytes(columns, LEN) as usize / 4)
     }
 
-    fn within_fragments(mut self, columns: u32) -> Self {
+    fn within_fragments(&mut self, columns: u32) -> &mut Self {
         let tiles = fragments::bytes(columns, LEN) as usize / fragments::BYTES as usize;
         let [values, sums, factors] = TILE;
         for tile in (0..tiles).map(|tile| tile * (values + sums + factors)) {
-            self = self.within_from(tile, Tolerance::Halves { ulps: 1, absolute: 5e-4 });
-            self = self.within_from(tile + values, Tolerance::Halves { ulps: 1, absolute: 8.5 });
-            self = self.within_from(tile + values + sums, Tolerance::Exact);
+            self.within_from(tile, Tolerance::Halves { ulps: 1, absolute: 5e-4 });
+            self.within_from(tile + values, Tolerance::Halves { ulps: 1, absolute: 8.5 });
+            self.within_from(tile + values + sums, Tolerance::Exact);
         }
         self
     }
 
-    fn fragments(self, columns: u32) -> Self {
+    fn fragments(&mut self, columns: u32) -> BufferNumber {
         let tiles = fragments::bytes(columns, LEN) as usize / fragments::BYTES as usize;
         let [values, sums, factors] = TILE;
-        let mut drive = self;
         let mut words = Vec::new();
         for _ in 0..tiles {
-            words.extend(halves(&mut drive.noise, 2 * values, 500.0));
-            words.extend(halves(&mut drive.noise, 2 * sums, 4000.0));
-            words.extend((0..factors).map(|_| (0.5f32.powi(drive.noise.below(12) as i32)).to_bits()));
+            words.extend(halves(&mut self.noise, 2 * values, 500.0));
+            words.extend(halves(&mut self.noise, 2 * sums, 4000.0));
+            words.extend((0..factors).map(|_| (0.5f32.powi(self.noise.below(12) as i32)).to_bits()));
         }
-        drive.words(words)
+        self.words(words)
     }
 
-    fn parts(self, len: u32, scale: f32) -> Self {
+    fn parts(&mut self, len: u32, scale: f32) -> BufferNumber {
         self.floats((SHARES * COLUMNS * len) as usize, scale)
     }
 }
 
 fn norm() -> Case {
-    drive("columns_norm", LaunchConfig::new(COLUMNS, vector::NORM_THREADS), COLUMNS)
-        .floats((COLUMNS * LEN) as usize, 3.0)
-        .parts(LEN, 1.0)
-        .floats(COLS, 1.0)
-        .fragments_room(COLUMNS)
-        .u32(LEN)
-        .f32(1e-5)
-        .u32(SHARES)
-        .u32(COLUMNS)
-        .done()
+    drive("columns_norm", LaunchConfig::new(COLUMNS, vector::NORM_THREADS)).done(|d| vector::Norm {
+        state: d.state(COLUMNS),
+        x: d.floats((COLUMNS * LEN) as usize, 3.0),
+        sums: d.parts(LEN, 1.0),
+        weight: d.floats(COLS, 1.0),
+        out: d.fragments_room(COLUMNS),
+        len: LEN,
+        eps: 1e-5,
+        shares: SHARES,
+        columns: COLUMNS,
+    })
 }
 
 fn act() -> Case {
     let config = LaunchConfig::new((vector::tile_blocks(LEN), COLUMNS), vector::THREADS);
-    drive("columns_act", config, COLUMNS)
-        .parts(2 * LEN, 3.0)
-        .fragments_room(COLUMNS)
-        .within_fragments(COLUMNS)
-        .u32(LEN)
-        .u32(SHARES)
-        .u32(COLUMNS)
-        .done()
+    drive("columns_act", config).done(|d| vector::Act {
+        state: d.state(COLUMNS),
+        sums: d.parts(2 * LEN, 3.0),
+        out: d.within_fragments(COLUMNS).fragments_room(COLUMNS),
+        len: LEN,
+        shares: SHARES,
+        columns: COLUMNS,
+    })
 }
 
 /// The kernel that merges the split-K parts of heads, here as many values as a vector has.
 fn merge() -> Case {
-    let dims = 64;
-    let (heads, words) = (LEN / dims, attention::partial_words(dims));
+    let head_dim = 64;
+    let (heads, words) = (LEN / head_dim, attention::partial_words(head_dim));
     let config = LaunchConfig::new((vector::tile_blocks(LEN), COLUMNS), vector::THREADS);
     // Sums of weights are not near zero.
     let positive = |i: u32| (0.5 + (i * 37 % 64) as f32 / 128.0).to_bits();
-    drive("columns_merge", config, COLUMNS)
-        .words((0..COLUMNS * heads * SHARES * words).map(positive).collect())
-        .fragments_room(COLUMNS)
-        .within_fragments(COLUMNS)
-        .u32(dims)
-        .u32(heads)
-        .u32(SHARES)
-        .done()
+    drive("columns_merge", config).done(|d| attention::Merge {
+        state: d.state(COLUMNS),
+        partials: d.words((0..COLUMNS * heads * SHARES * words).map(positive).collect()),
+        out: d.within_fragments(COLUMNS).fragments_room(COLUMNS),
+        head_dim,
+        heads,
+        shares: SHARES,
+    })
 }
 
 /// The best logit of each column, in two steps.
 fn choices() -> Vec<Case> {
-    let (logits, candidates) = (5_003, vector::ARGMAX_BLOCKS);
+    let (count, candidates) = (5_003, vector::ARGMAX_BLOCKS);
     let best = (COLUMNS * candidates) as usize;
     vec![
-        drive("columns_argmax", LaunchConfig::new((candidates, COLUMNS), vector::THREADS), COLUMNS)
-            .floats((COLUMNS * logits) as usize, 9.0)
-            .room(best)
-            .room(best)
-            .u32(logits)
-            .done(),
-        drive("columns_choose", LaunchConfig::new(COLUMNS, 32), COLUMNS)
-            .floats(best, 9.0)
-            .random(best)
-            .room(COLUMNS as usize)
-            .u32(candidates)
-            .done(),
+        drive("columns_argmax", LaunchConfig::new((candidates, COLUMNS), vector::THREADS)).done(|d| {
+            vector::Argmax {
+                state: d.state(COLUMNS),
+                logits: d.floats((COLUMNS * count) as usize, 9.0),
+                best_values: d.room(best),
+                best_indices: d.room(best),
+                count,
+            }
+        }),
+        drive("columns_choose", LaunchConfig::new(COLUMNS, 32)).done(|d| vector::Choose {
+            state: d.state(COLUMNS),
+            best_values: d.floats(best, 9.0),
+            best_indices: d.random(best),
+            tokens: d.room(COLUMNS as usize),
+            candidates,
+        }),
     ]
 }
 
@@ -180,23 +190,26 @@ fn rope(kv: CacheType) -> Case {
         CacheType::F16 => ("columns_rope", false),
         CacheType::Q8_0 => ("columns_rope_q8_0", true),
     };
-    let drive = drive(
-        kernel,
-        LaunchConfig::new(((row / 2).div_ceil(vector::THREADS), COLUMNS), vector::THREADS),
-        COLUMNS,
-    )
-    .words(TABLES.to_vec())
-    .parts(row, 0.5)
-    .words((0..dim).map(|i: u32| i.wrapping_mul(0x1234_5677) >> 2).collect())
-    .room((COLUMNS * heads * dim) as usize)
-    .within(MILLIONTH);
-    let drive = if quantized {
-        drive.quantized_room(cached).within_codes(cached).quantized_room(cached)
-    } else {
-        drive.room(cached / 2).within(NEXT).room(cached / 2)
-    };
-    let drive = drive.u32(heads).u32(KV_HEADS).u32(dim / 2).u32(TABLE_PITCH).u32(SHARES).u32(COLUMNS);
-    if quantized { drive.u32(cached as u32).done() } else { drive.done() }
+    let config = LaunchConfig::new(((row / 2).div_ceil(vector::THREADS), COLUMNS), vector::THREADS);
+    drive(kernel, config).done(|d| vector::Rope {
+        state: d.state(COLUMNS),
+        tables: d.words(TABLES.to_vec()),
+        sums: d.parts(row, 0.5),
+        turns: d.words((0..dim).map(|i: u32| i.wrapping_mul(0x1234_5677) >> 2).collect()),
+        q: d.within(MILLIONTH).room((COLUMNS * heads * dim) as usize),
+        keys: match quantized {
+            true => d.within_codes(cached).quantized_room(cached),
+            false => d.within(NEXT).room(cached / 2),
+        },
+        values: if quantized { d.quantized_room(cached) } else { d.room(cached / 2) },
+        heads,
+        kv_heads: KV_HEADS,
+        half_dim: dim / 2,
+        table_pitch: TABLE_PITCH,
+        shares: SHARES,
+        columns: COLUMNS,
+        scales_at: quantized.then_some(cached as u32),
+    })
 }
 
 /// Attention of three columns over one page or two; `group` query heads share keys and values.
@@ -206,35 +219,40 @@ fn attended(dims: u32, kv: CacheType, group: u32) -> Case {
     let together = attention::together(group);
     let config =
         LaunchConfig::new((KV_HEADS * group.div_ceil(together), SHARES, columns), attention::THREADS);
-    let drive = drive(&attention::kernel_name(dims, kv, together), config, columns)
-        .words(TABLES.to_vec())
-        .floats((columns * heads * dims) as usize, 1.0);
-    let drive = match kv {
-        CacheType::F16 => drive.halves(cached, 1.0).halves(cached, 1.0),
-        CacheType::Q8_0 => drive.quantized(cached).quantized(cached),
+    let cache = |d: &mut Drive| match kv {
+        CacheType::F16 => d.halves(cached, 1.0),
+        CacheType::Q8_0 => d.quantized(cached),
     };
-    let drive = drive
-        .room((columns * heads * SHARES * attention::partial_words(dims)) as usize)
-        // Sums of up to 256 values, with weights up to 1.
-        .within(Tolerance::Single { ulps: 64, absolute: 5e-5 })
-        .u32(dims)
-        .u32(KV_HEADS)
-        .u32(group)
-        .u32(TABLE_PITCH)
-        .f32(1.0 / (dims as f32).sqrt());
-    if kv == CacheType::Q8_0 { drive.u32(cached as u32).done() } else { drive.done() }
+    // Sums of up to 256 values, with weights up to 1.
+    let tolerance = Tolerance::Single { ulps: 64, absolute: 5e-5 };
+    drive(&attention::kernel_name(dims, kv, together), config).done(|d| attention::Attention {
+        state: d.state(columns),
+        tables: d.words(TABLES.to_vec()),
+        q: d.floats((columns * heads * dims) as usize, 1.0),
+        keys: cache(d),
+        values: cache(d),
+        partials: d
+            .within(tolerance)
+            .room((columns * heads * SHARES * attention::partial_words(dims)) as usize),
+        head_dim: dims,
+        kv_heads: KV_HEADS,
+        group,
+        table_pitch: TABLE_PITCH,
+        scale: 1.0 / (dims as f32).sqrt(),
+        scales_at: (kv == CacheType::Q8_0).then_some(cached as u32),
+    })
 }
 
 fn embed(weights: &Weights) -> Case {
     let kernel = format!("columns_embed_{}", weights.format.suffix());
-    weights
-        .matrix(Drive::of("columns", &kernel, LaunchConfig::new(COLUMNS, vector::THREADS)), ROWS)
-        .words(state(COLUMNS))
-        .room((COLUMNS * 4) as usize)
-        .room((COLUMNS * LEN) as usize)
-        .u32(ROWS as u32)
-        .u32(LEN)
-        .done()
+    drive(&kernel, LaunchConfig::new(COLUMNS, vector::THREADS)).done(|d| vector::Embed {
+        weights: weights.matrix(d, ROWS),
+        from: d.state(COLUMNS),
+        state: d.room((COLUMNS * 4) as usize),
+        out: d.room((COLUMNS * LEN) as usize),
+        rows: ROWS as u32,
+        cols: LEN,
+    })
 }
 
 /// The product of a matrix with `size` columns, the row length in two parts.
@@ -242,13 +260,13 @@ fn multiplied(weights: &Weights, size: u32) -> Case {
     let (rows, pitch) = (ROWS as u32, 40);
     let config = LaunchConfig::new(product::grid(rows, SHARES, 2), product::THREADS);
     let drive = Drive::of("columns_product", &product::kernel_name(weights.format, size), config);
-    weights
-        .matrix(drive.on_tensor_cores(), ROWS)
-        .fragments(size)
-        .room((SHARES * size * pitch) as usize)
-        .u32(rows)
-        .u32(LEN)
-        .u32(pitch)
-        .u32(product::share_tiles(LEN, SHARES))
-        .done()
+    drive.on_tensor_cores().done(|d| product::ColumnsProduct {
+        weights: weights.matrix(d, ROWS),
+        x: d.fragments(size),
+        out: d.room((SHARES * size * pitch) as usize),
+        rows,
+        cols: LEN,
+        pitch,
+        share: product::share_tiles(LEN, SHARES),
+    })
 }

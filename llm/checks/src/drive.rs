@@ -2,8 +2,8 @@
 
 use ga10b_llm::cache::BLOCK;
 use ga10b_llm::kernels::committed;
-use ga10b_tests::conformance::Tolerance;
 use ga10b_tests::conformance::drive::Drive;
+use ga10b_tests::conformance::{BufferNumber, Tolerance};
 use half::f16;
 use hcq::LaunchConfig;
 
@@ -18,14 +18,14 @@ pub(crate) trait OfModel: Sized {
     fn of(module: &str, kernel: &str, config: LaunchConfig) -> Self;
 
     /// A cache of `values` values in q8_0: random codes, then a scale for every [`BLOCK`] of them.
-    fn quantized(self, values: usize) -> Self;
+    fn quantized(&mut self, values: usize) -> BufferNumber;
 
     /// A cache of `values` values in q8_0 that the kernel fills.
-    fn quantized_room(self, values: usize) -> Self;
+    fn quantized_room(&mut self, values: usize) -> BufferNumber;
 
-    /// The tolerance of the last buffer, a cache of `values` values in q8_0, for numbers that are uncertain
-    /// in their last places: one near the middle of two codes becomes either, and so does a scale.
-    fn within_codes(self, values: usize) -> Self;
+    /// Tolerance of the next buffer, a cache of `values` values in q8_0, for numbers that are uncertain in their last
+    /// places: one near the middle of two codes becomes either, and so does a scale.
+    fn within_codes(&mut self, values: usize) -> &mut Self;
 
     /// On SM 9.0, in place of its kernel: one of another module, with the same parameters.
     fn on_hopper_of(self, module: &str, kernel: String, config: LaunchConfig) -> Self;
@@ -36,7 +36,7 @@ impl OfModel for Drive {
         Self::new("built in: model", committed_code(module), kernel, config)
     }
 
-    fn quantized(mut self, values: usize) -> Self {
+    fn quantized(&mut self, values: usize) -> BufferNumber {
         let noise = &mut self.noise;
         let mut words: Vec<u32> = (0..values / 4).map(|_| noise.bits()).collect();
         let mut scale = || {
@@ -47,11 +47,11 @@ impl OfModel for Drive {
         self.words(words)
     }
 
-    fn quantized_room(self, values: usize) -> Self {
+    fn quantized_room(&mut self, values: usize) -> BufferNumber {
         self.room(values / 4 + values / BLOCK as usize / 2)
     }
 
-    fn within_codes(self, values: usize) -> Self {
+    fn within_codes(&mut self, values: usize) -> &mut Self {
         self.within(Tolerance::Codes { steps: 1 })
             .within_from(values / 4, Tolerance::Halves { ulps: 1, absolute: 0.0 })
     }

@@ -29,19 +29,23 @@ fn by_warps(tile: Tile, output: Output) -> Case {
     let parts = if gated { 1 } else { 2 };
     let config = LaunchConfig::new(tile.grid(output, given, results, parts), tile.threads())
         .with_dynamic_shared(tile.shared_bytes());
-    let drive = Drive::of(gemm::NAME, &tile.kernel_name(output), config)
-        .on_tensor_cores()
-        .halves((given * cols) as usize, 1.0);
-    let drive = if gated {
-        drive
-            .halves((2 * results * cols) as usize, 1.0)
-            .room((pitch * results / 2) as usize)
-            .within(Tolerance::Halves { ulps: 2, absolute: 1e-3 })
-    } else {
-        drive.halves((results * cols) as usize, 1.0).room((2 * pitch * results) as usize)
-    };
-    let drive = drive.u32(given).u32(results).u32(cols).u32(results).u32(cols / parts).u32(pitch);
-    if gated { drive.f32(0.5).done() } else { drive.done() }
+    Drive::of(gemm::NAME, &tile.kernel_name(output), config).on_tensor_cores().done(|d| gemm::Gemm {
+        x: d.halves((given * cols) as usize, 1.0),
+        w: d.halves((if gated { 2 } else { 1 } * results * cols) as usize, 1.0),
+        out: match gated {
+            true => {
+                d.within(Tolerance::Halves { ulps: 2, absolute: 1e-3 }).room((pitch * results / 2) as usize)
+            }
+            false => d.room((2 * pitch * results) as usize),
+        },
+        tokens: given,
+        rows: results,
+        cols,
+        pitch: results,
+        share: cols / parts,
+        share_pitch: pitch,
+        factor: gated.then_some(0.5),
+    })
 }
 
 /// A factor of whole numbers, whose products and sums are exact in any order; `divisor` is a power of two.
@@ -81,17 +85,17 @@ fn by_warpgroups(tile: warpgroups::Tile, output: Output) -> Case {
     let config = LaunchConfig::new(warps.grid(output, tokens, rows, parts), warps.threads())
         .with_dynamic_shared(warps.shared_bytes());
     let on_hopper = LaunchConfig::new((1, 1, parts), tile.threads()).with_dynamic_shared(tile.shared_bytes());
-    let mut drive = Drive::of(gemm::NAME, &warps.kernel_name(output), config).on_hopper_of(
+    let mut d = Drive::of(gemm::NAME, &warps.kernel_name(output), config).on_hopper_of(
         warpgroups::NAME,
         tile.kernel_name(output),
         on_hopper,
     );
-    let x = Factor::new(&mut drive.noise, tokens * cols, divisor);
-    let w = Factor::new(&mut drive.noise, if gated { 2 } else { 1 } * rows * cols, divisor);
-    let drive = drive.words(x.words()).words(w.words());
+    let x = Factor::new(&mut d.noise, tokens * cols, divisor);
+    let w = Factor::new(&mut d.noise, if gated { 2 } else { 1 } * rows * cols, divisor);
+    let factors = [d.words(x.words()), d.words(w.words())];
     let results = (parts * share_pitch * pitch) as usize;
-    let drive = if gated {
-        drive.room(results / 2).within(NEXT)
+    let out = if gated {
+        d.within(NEXT).room(results / 2)
     } else {
         let mut sums = vec![Some(Drive::UNTOUCHED); results];
         for (at, sum) in (0..).zip(&mut sums) {
@@ -104,8 +108,10 @@ fn by_warpgroups(tile: warpgroups::Tile, output: Output) -> Case {
                 *sum = Some((products.sum::<i32>() as f32).to_bits());
             }
         }
-        drive.room(results).expected(sums)
+        let out = d.room(results);
+        d.expected(sums);
+        out
     };
-    let drive = drive.u32(tokens).u32(rows).u32(cols).u32(pitch).u32(share).u32(share_pitch);
-    if gated { drive.f32(0.25).done() } else { drive.done() }
+    let ([x, w], factor) = (factors, gated.then_some(0.25));
+    d.done(|_| gemm::Gemm { x, w, out, tokens, rows, cols, pitch, share, share_pitch, factor })
 }

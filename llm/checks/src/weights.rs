@@ -3,12 +3,15 @@
 use ga10b_llm::kernels::format::Format;
 use ga10b_llm::kernels::layers::experts;
 use ga10b_llm::kernels::mixture::{self, scores};
+use ga10b_llm::kernels::operations::matvec::Matvec;
+use ga10b_llm::kernels::operations::token;
 use ga10b_llm::kernels::pack::pack;
 use ga10b_llm::kernels::prompt::dequantize;
 use half::f16;
 use hcq::LaunchConfig;
 
 use crate::drive::OfModel;
+use ga10b_tests::conformance::BufferNumber;
 use ga10b_tests::conformance::Case;
 use ga10b_tests::conformance::Noise;
 use ga10b_tests::conformance::drive::{COLS, Drive, MILLIONTH, floats};
@@ -47,7 +50,7 @@ pub(super) const ROWS: usize = 37;
 
 impl Weights {
     /// A matrix of `rows` rows, packed as the language model loads it.
-    pub fn matrix(&self, mut drive: Drive, rows: usize) -> Drive {
+    pub fn matrix(&self, drive: &mut Drive, rows: usize) -> BufferNumber {
         let noise = &mut drive.noise;
         let scale =
             |noise: &mut Noise| f16::from_f32(0.01 * ((noise.bits() >> 8) as f32 / 8_388_608.0 - 1.0));
@@ -88,60 +91,70 @@ impl Weights {
     /// The products of three of five experts, each with a vector of its own.
     fn experts(&self) -> Case {
         let (rows, cols) = (ROWS as u32, COLS as u32);
-        let chosen = vec![4, 0, 2];
         let config = LaunchConfig::new((rows.div_ceil(experts::THREADS / 32), 3), experts::THREADS);
         let drive = Drive::of(experts::PRODUCTS, &experts::product_name(self.format), config);
-        self.matrix(drive, 5 * ROWS)
-            .floats(3 * COLS, 1.0)
-            .words(chosen)
-            .room(3 * ROWS)
-            .u32(rows)
-            .u32(cols)
-            .u32(cols)
-            .done()
+        drive.done(|d| experts::ExpertProduct {
+            weights: self.matrix(d, 5 * ROWS),
+            x: d.floats(3 * COLS, 1.0),
+            chosen: d.words(vec![4, 0, 2]),
+            out: d.room(3 * ROWS),
+            rows,
+            cols,
+            pitch: cols,
+        })
     }
 
     /// The router's scores of 11 tokens; the grid has room for more.
     fn scores(&self) -> Case {
         let (experts, tokens) = (ROWS as u32, 11);
         let config = LaunchConfig::new(scores::grid(tokens + 6, experts), scores::THREADS);
-        self.matrix(Drive::of(mixture::NAME, &scores::name(self.format), config), ROWS)
-            .floats(tokens as usize * COLS, 3.0)
-            .floats(COLS, 1.0)
-            .words(vec![3, tokens, 0, 0])
-            .room((tokens + 6) as usize * ROWS)
-            .u32(experts)
-            .u32(COLS as u32)
-            .f32(1e-5)
-            .done()
+        Drive::of(mixture::NAME, &scores::name(self.format), config).done(|d| scores::Scores {
+            weights: self.matrix(d, ROWS),
+            x: d.floats(tokens as usize * COLS, 3.0),
+            norm: d.floats(COLS, 1.0),
+            prompt: d.words(vec![3, tokens, 0, 0]),
+            out: d.room((tokens + 6) as usize * ROWS),
+            experts,
+            cols: COLS as u32,
+            eps: 1e-5,
+        })
     }
 
     fn of_matrix(&self) -> Vec<Case> {
         let (rows, cols) = (ROWS as u32, COLS as u32);
         let named = |prefix: &str| format!("{prefix}_{}", self.format.suffix());
-        let product = |prefix: &str, blocks: u32, matrix_rows: usize| {
-            let drive = Drive::of(self.format.suffix(), &named(prefix), LaunchConfig::new(blocks, 128));
-            self.matrix(drive, matrix_rows).floats(COLS, 1.0)
+        let product = |prefix: &str, blocks: u32| {
+            Drive::of(self.format.suffix(), &named(prefix), LaunchConfig::new(blocks, 128))
         };
+        let factors = |d: &mut Drive, rows: usize| (self.matrix(d, rows), d.floats(COLS, 1.0));
         let blocks = (COLS / self.unit).div_ceil(128) as u32;
         let expansion = LaunchConfig::new(dequantize::grid(self.format, rows, cols), dequantize::THREADS);
-        let embed = Drive::of(self.format.suffix(), &named("embed"), LaunchConfig::new(blocks, 128));
         vec![
-            self.matrix(embed, ROWS).words(vec![1, 0, 0, 0, 5, 29]).room(COLS).u32(rows).u32(cols).done(),
-            product("matvec", rows.div_ceil(8), ROWS).room(ROWS).u32(rows).u32(cols).done(),
-            product("matvec_add", rows.div_ceil(8), ROWS).floats(ROWS, 1.0).u32(rows).u32(cols).done(),
-            self.matrix(Drive::of("dequantize", &named("dequantize"), expansion), ROWS)
-                .room(ROWS * COLS / 2)
-                .u32(rows)
-                .u32(cols)
-                .done(),
-            self.matrix(Drive::of("dequantize", &named("embed_prompt"), LaunchConfig::new(8, 128)), ROWS)
-                .words(vec![3, 6, 0, 0, 5, 29, 36, 0, 1, 2, 9, 9])
-                .room(8 * COLS)
-                .u32(rows)
-                .u32(cols)
-                .done(),
-            product("gate_up", 8, 64).room(32).within(MILLIONTH).u32(32).u32(cols).done(),
+            product("embed", blocks).done(|d| {
+                let (weights, state) = (self.matrix(d, ROWS), d.words(vec![1, 0, 0, 0, 5, 29]));
+                token::Embed { weights, state, out: d.room(COLS), rows, cols }
+            }),
+            product("matvec", rows.div_ceil(8)).done(|d| {
+                let (weights, x) = factors(d, ROWS);
+                Matvec { weights, x, out: d.room(ROWS), rows, cols }
+            }),
+            product("matvec_add", rows.div_ceil(8)).done(|d| {
+                let (weights, x) = factors(d, ROWS);
+                Matvec { weights, x, out: d.floats(ROWS, 1.0), rows, cols }
+            }),
+            Drive::of("dequantize", &named("dequantize"), expansion).done(|d| {
+                let (weights, out) = (self.matrix(d, ROWS), d.room(ROWS * COLS / 2));
+                dequantize::Dequantize { weights, out, rows, cols }
+            }),
+            Drive::of("dequantize", &named("embed_prompt"), LaunchConfig::new(8, 128)).done(|d| {
+                let weights = self.matrix(d, ROWS);
+                let prompt = d.words(vec![3, 6, 0, 0, 5, 29, 36, 0, 1, 2, 9, 9]);
+                dequantize::EmbedPrompt { weights, prompt, out: d.room(8 * COLS), rows, cols }
+            }),
+            product("gate_up", 8).done(|d| {
+                let (weights, x) = factors(d, 64);
+                Matvec { weights, x, out: d.within(MILLIONTH).room(32), rows: 32, cols }
+            }),
         ]
     }
 }

@@ -63,7 +63,7 @@ impl Matrix {
     }
 
     /// The weights from row `row` on, a multiple of [`Format::rows_together`].
-    pub fn from_row(&self, row: u32) -> BufferAt<'_> {
+    pub fn at_row(&self, row: u32) -> BufferAt<'_> {
         self.buffer.at(self.offset_of(row))
     }
 

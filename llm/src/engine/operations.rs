@@ -250,8 +250,7 @@ impl Planner<'_> {
         let out_at = 4 * offset as u64;
         let cols = matrix.cols;
         let args =
-            matvec::Matvec { weights: matrix.from_row(0), x: x.at(0), out: out.at(out_at), rows, cols }
-                .args();
+            matvec::Matvec { weights: matrix.at_row(0), x: x.at(0), out: out.at(out_at), rows, cols }.args();
         let product = choices::Product { format: matrix.format, epilogue, rows, cols };
         let shape = self.choices.matvec(&product);
         let (x, out) = (x.clone(), out.clone());

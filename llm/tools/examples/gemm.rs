@@ -11,13 +11,13 @@ use anyhow::{Context, bail};
 use ga10b_llm::kernels::committed::cubin;
 use ga10b_llm::kernels::format::Format;
 use ga10b_llm::kernels::prompt::dequantize;
-use ga10b_llm::kernels::prompt::gemm::{self, MORE_TILES, Output, TILES, Tile};
+use ga10b_llm::kernels::prompt::gemm::{self, Gemm, MORE_TILES, Output, TILES, Tile};
 use ga10b_llm::kernels::prompt::tile::ProductTile;
 use ga10b_llm::kernels::prompt::warpgroups;
 use ga10b_llm_tools::bench::WARM_UP;
 use half::f16;
 use hcq::{Args, Buffer, Device, Kernel, LaunchConfig, Queue, Selector};
-use ptxgen::{Module, Ptxas, Target};
+use ptxgen::{Module, Params, Ptxas, Target};
 
 /// Name, rows, columns and use of the sums.
 const SHAPES: [(&str, u32, u32, Output); 4] = [
@@ -92,9 +92,11 @@ impl Bench {
         let (x, out) = (self.halves(1 << 22)?, self.device.alloc(1 << 24)?);
         let tile = TILES[0];
         let kernel = program.kernel(&tile.kernel_name(Output::Sums))?;
-        let args = Args::new().buffer(&x).buffer(&x).buffer(&out);
-        let args = args.u32(2048).u32(2048).u32(2048).u32(2048).u32(2048).u32(2048);
-        let config = LaunchConfig::new(tile.grid(Output::Sums, 2048, 2048, 1), tile.threads())
+        let n = 2048;
+        let (tokens, rows, cols, pitch, share, share_pitch, factor) = (n, n, n, n, n, n, None);
+        let args = Gemm { x: &x, w: &x, out: &out, tokens, rows, cols, pitch, share, share_pitch, factor };
+        let args: Args = args.args();
+        let config = LaunchConfig::new(tile.grid(Output::Sums, n, n, 1), tile.threads())
             .with_dynamic_shared(tile.shared_bytes());
         let begin = Instant::now();
         while begin.elapsed() < WARM_UP {
@@ -156,9 +158,19 @@ fn run(dir: &Path, tokens: u32) -> anyhow::Result<()> {
                 let grid = tile.grid(output, [tokens, rows, shares], info.sm_count);
                 let config = LaunchConfig::new(grid, tile.threads()).with_dynamic_shared(tile.shared_bytes());
                 let launch = |w: &Buffer| {
-                    let args = Args::new().buffer(&x).buffer(w).buffer(&out).u32(tokens).u32(rows).u32(cols);
-                    let args = args.u32(rows).u32(cols / shares).u32(tokens);
-                    let args = if output == Output::Gate { args.f32(1.0) } else { args };
+                    let args = Gemm {
+                        x: &x,
+                        w,
+                        out: &out,
+                        tokens,
+                        rows,
+                        cols,
+                        pitch: rows,
+                        share: cols / shares,
+                        share_pitch: tokens,
+                        factor: (output == Output::Gate).then_some(1.0),
+                    };
+                    let args: Args = args.args();
                     (&kernel, config, args)
                 };
                 let rounds = if info.sm_count > 16 { 32 } else { 1 };
@@ -188,7 +200,7 @@ fn expand(bench: &mut Bench) -> anyhow::Result<()> {
         let read = format.packed_bytes(rows.into(), cols.into());
         let weights = bench.device.alloc(read)?;
         let kernel = program.kernel(&format!("dequantize_{}", format.suffix()))?;
-        let args = Args::new().buffer(&weights).buffer(&out).u32(rows).u32(cols);
+        let args: Args = dequantize::Dequantize { weights: &weights, out: &out, rows, cols }.args();
         let config = LaunchConfig::new(dequantize::grid(format, rows, cols), dequantize::THREADS);
         let micros = bench.time(&vec![(&kernel, config, args); 8])?;
         let written = 2.0 * f64::from(rows) * f64::from(cols);

@@ -18,6 +18,30 @@ pub enum Arg {
     F64(f64),
 }
 
+/// A buffer of a case, as an argument: from its beginning.
+#[derive(Clone, Copy, Debug)]
+pub struct BufferNumber(pub usize);
+
+impl From<BufferNumber> for Arg {
+    fn from(BufferNumber(number): BufferNumber) -> Self {
+        Self::Buffer(number, 0)
+    }
+}
+
+macro_rules! numbers {
+    ($($ty:ty => |$v:ident| $arg:expr),*) => { $(
+        impl From<$ty> for Arg {
+            fn from($v: $ty) -> Self {
+                $arg
+            }
+        }
+    )* };
+}
+numbers! {
+    u32 => |v| Self::U32(v), i32 => |v| Self::U32(v.cast_unsigned()), f32 => |v| Self::F32(v),
+    u64 => |v| Self::U64(v), i64 => |v| Self::U64(v.cast_unsigned()), f64 => |v| Self::F64(v)
+}
+
 /// A launch of a graph.
 #[derive(Clone, Debug)]
 pub struct Link {

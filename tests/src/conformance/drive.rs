@@ -1,10 +1,11 @@
-//! A launch in the making: a kernel of the repository, its arguments in the kernel's order, and how much two
-//! devices may differ in what each buffer holds afterwards.
+//! A launch in the making: a kernel of the repository, the buffers of its arguments, and how much two devices may
+//! differ in what each buffer holds afterwards.
 
 use half::f16;
 use hcq::LaunchConfig;
+use ptxgen::Params;
 
-use crate::conformance::case::{Arg, Case, Place};
+use crate::conformance::case::{BufferNumber, Case, Place};
 use crate::conformance::noise::Noise;
 use crate::conformance::tolerance::Tolerance;
 
@@ -27,7 +28,8 @@ pub struct Drive {
     /// Source of its random inputs.
     pub noise: Noise,
     case: Case,
-    args: Vec<Arg>,
+    /// Of the next buffer, as of each.
+    next: Vec<(usize, Tolerance)>,
     /// Of each buffer: from which word on which tolerance holds, in order.
     tolerances: Vec<Vec<(usize, Tolerance)>>,
 }
@@ -53,55 +55,51 @@ impl Drive {
                 place: Box::new(|_, _| None),
                 ..Case::blank()
             },
-            args: Vec::new(),
+            next: Vec::new(),
             tolerances: Vec::new(),
         }
     }
 
     /// A buffer with these words.
-    pub fn words(mut self, words: Vec<u32>) -> Self {
-        self.args.push(Arg::Buffer(self.case.buffers.len(), 0));
+    pub fn words(&mut self, words: Vec<u32>) -> BufferNumber {
         self.case.buffers.push(words);
-        self.tolerances.push(vec![(0, Tolerance::Exact)]);
-        self
+        let mut tolerances = vec![(0, Tolerance::Exact)];
+        tolerances.append(&mut self.next);
+        self.tolerances.push(tolerances);
+        BufferNumber(self.case.buffers.len() - 1)
     }
 
     /// A buffer that the kernel fills.
-    pub fn room(self, words: usize) -> Self {
+    pub fn room(&mut self, words: usize) -> BufferNumber {
         self.words(vec![Self::UNTOUCHED; words])
     }
 
     /// A buffer of f32 evenly between −`scale` and `scale`.
-    pub fn floats(mut self, count: usize, scale: f32) -> Self {
+    pub fn floats(&mut self, count: usize, scale: f32) -> BufferNumber {
         let words = floats(&mut self.noise, count, scale);
         self.words(words)
     }
 
     /// A buffer of f16, likewise.
-    pub fn halves(mut self, count: usize, scale: f32) -> Self {
+    pub fn halves(&mut self, count: usize, scale: f32) -> BufferNumber {
         let words = halves(&mut self.noise, count, scale);
         self.words(words)
     }
 
     /// A buffer of random words.
-    pub fn random(mut self, words: usize) -> Self {
+    pub fn random(&mut self, words: usize) -> BufferNumber {
         let words = (0..words).map(|_| self.noise.bits()).collect();
         self.words(words)
     }
 
-    /// The last buffer may differ by this much: something in it is a result of the special-function unit.
-    pub fn within(mut self, tolerance: Tolerance) -> Self {
-        if let Some(last) = self.tolerances.last_mut() {
-            *last = vec![(0, tolerance)];
-        }
-        self
+    /// The next buffer may differ by this much: something in it is a result of the special-function unit.
+    pub fn within(&mut self, tolerance: Tolerance) -> &mut Self {
+        self.within_from(0, tolerance)
     }
 
-    /// From `word` on the last buffer may differ by this much.
-    pub fn within_from(mut self, word: usize, tolerance: Tolerance) -> Self {
-        if let Some(last) = self.tolerances.last_mut() {
-            last.push((word, tolerance));
-        }
+    /// From `word` on the next buffer may differ by this much.
+    pub fn within_from(&mut self, word: usize, tolerance: Tolerance) -> &mut Self {
+        self.next.push((word, tolerance));
         self
     }
 
@@ -113,14 +111,13 @@ impl Drive {
         self
     }
 
-    /// The last buffer holds these words afterwards, where they are known; nothing is expected of those before it.
-    pub fn expected(mut self, words: Vec<Option<u32>>) -> Self {
+    /// The last buffer holds these words afterwards, where they are known; nothing is said of those before it.
+    pub fn expected(&mut self, words: Vec<Option<u32>>) {
         let mut expected = vec![Vec::new(); self.case.buffers.len()];
         if let Some(last) = expected.last_mut() {
             *last = words;
         }
         self.case.expected = Some(expected);
-        self
     }
 
     /// Names the difference of this case from others of its kernel.
@@ -129,31 +126,16 @@ impl Drive {
         self
     }
 
-    fn arg(mut self, arg: Arg) -> Self {
-        self.args.push(arg);
-        self
-    }
-
-    /// A number.
-    pub fn u32(self, value: u32) -> Self {
-        self.arg(Arg::U32(value))
-    }
-
-    /// A number.
-    pub fn f32(self, value: f32) -> Self {
-        self.arg(Arg::F32(value))
-    }
-
     /// The tensor core's sums are the architecture's own.
     pub fn on_tensor_cores(mut self) -> Self {
         self.case.by_architecture = true;
         self
     }
 
-    /// The case.
-    pub fn done(mut self) -> Case {
+    /// The case, with the arguments that `params` makes of buffers and numbers.
+    pub fn done<P: Params<Address = BufferNumber>>(mut self, params: impl FnOnce(&mut Self) -> P) -> Case {
+        self.case.launches = vec![params(&mut self).args()];
         let (tolerances, what) = (self.tolerances, self.case.program.clone());
-        self.case.launches = vec![self.args];
         self.case.place = Box::new(move |buffer, word| {
             let (_, tolerance) = *tolerances[buffer].iter().rfind(|(first, _)| *first <= word)?;
             Some(Place { what: what.clone(), tolerance })

@@ -4,9 +4,9 @@
 //! The bits of a NaN are specified nowhere; here two devices decide it.
 
 use hcq::LaunchConfig;
-use ptxgen::{Kernel, Module, Named, Reg, Special, Target};
+use ptxgen::{Kernel, Module, Named, Params, Ptr, Reg, Special, Target, kernel_params};
 
-use crate::conformance::case::{Arg, Case, Place};
+use crate::conformance::case::{BufferNumber, Case, Place};
 use crate::conformance::cubins::cubins;
 use crate::conformance::tolerance::Tolerance;
 
@@ -53,17 +53,21 @@ const OPERATIONS: [Operation; 14] = [
     Operation { name: "fma_f64_of_sum", emit: |k, [a, b, c]| k.mad(k.add(a, c), b, c) },
 ];
 
+kernel_params! {
+    /// All kernels.
+    struct Operands { input: Ptr<u64, 16>, output: Ptr<u64, 16> }
+}
+
 /// The module that is committed for `target`: one kernel per operation.
 pub(super) fn module(target: Target) -> Named {
     let mut module = Module::new(target);
     for operation in &OPERATIONS {
         let k = Kernel::new(operation.name);
-        let input = k.param_ptr::<u64>("input", 16);
-        let output = k.param_ptr::<u64>("output", 16);
+        let p = Operands::declare(&k);
         let i = k.mad(k.special(Special::CtaidX), BLOCK, k.special(Special::TidX));
-        let from = k.at(input, k.mul(i, 3));
+        let from = k.at(p.input, k.mul(i, 3));
         let operands = [0, 1, 2].map(|n| k.bits(k.load(from.plus(n))));
-        k.store(k.at(output, i), k.bits((operation.emit)(&k, operands)));
+        k.store(k.at(p.output, i), k.bits((operation.emit)(&k, operands)));
         module.add(k);
     }
     Named { name: "edges".to_owned(), module }
@@ -87,7 +91,7 @@ pub fn cases() -> Vec<Case> {
             cubins: cubins!("../../kernels/conformance/edges"),
             kernel: operation.name.to_owned(),
             config: LaunchConfig::new(BLOCKS, BLOCK),
-            launches: vec![vec![Arg::Buffer(0, 0), Arg::Buffer(1, 0)]],
+            launches: vec![Operands { input: BufferNumber(0), output: BufferNumber(1) }.args()],
             buffers: vec![inputs.clone(), vec![0xdead_beef; 2 * TRIPLES]],
             place: Box::new(move |buffer, word| {
                 let [a, b, c] = triple(if buffer == 1 { word / 2 } else { word / 6 });

@@ -8,9 +8,9 @@
 //! instruction, and its launches are plain dependents.
 
 use hcq::LaunchConfig;
-use ptxgen::{Kernel, Module, Named, Pointer, Reg, Special, Target};
+use ptxgen::{Kernel, Module, Named, Params, Pointer, Ptr, Reg, Special, Target, kernel_params};
 
-use crate::conformance::case::{Arg, Case, Link, Place};
+use crate::conformance::case::{BufferNumber, Case, Link, Place};
 use crate::conformance::cubins::cubins;
 use crate::conformance::noise::Noise;
 use crate::conformance::tolerance::Tolerance;
@@ -54,12 +54,14 @@ pub(super) fn module(target: Target) -> Named {
     Named { name: "dependents".to_owned(), module }
 }
 
-/// `out[i] = (FACTOR a[j] + b[j]) FACTOR + add` for j = (i + shift) mod [`COUNT`].
+kernel_params! {
+    /// `out[i] = (FACTOR a[j] + b[j]) FACTOR + add` for j = (i + shift) mod [`COUNT`].
+    struct Dependent { out: Ptr<u32, 16>, a: Ptr<u32, 16>, b: Ptr<u32, 16>, shift: u32, add: u32 }
+}
+
 fn kernel(name: &str, gives: Gives, has_control: bool, late: bool) -> Kernel {
     let k = Kernel::new(name);
-    let pointer = |name: &str| k.param_ptr::<u32>(name, 16);
-    let (out, a, b) = (pointer("out"), pointer("a"), pointer("b"));
-    let (shift, add) = (k.param::<u32>("shift"), k.param::<u32>("add"));
+    let p = Dependent::declare(&k);
     let tid = k.special(Special::TidX);
     let i = k.mad(k.special(Special::CtaidX), BLOCK, tid);
     let give = |at: Gives| {
@@ -67,14 +69,14 @@ fn kernel(name: &str, gives: Gives, has_control: bool, late: bool) -> Kernel {
             k.launch_dependents();
         }
     };
-    let j = k.rem(k.add(i, shift), COUNT);
+    let j = k.rem(k.add(i, p.shift), COUNT);
     let load = |from: Pointer<ptxgen::Global, u32>| -> Reg<u32> {
         match gives {
             Gives::InOneThread => k.load_relaxed::<1, _>(k.at(from, j))[0],
             _ => k.load(k.at(from, j)),
         }
     };
-    let sum = || k.mad(k.mad(load(a), FACTOR, load(b)), FACTOR, add);
+    let sum = || k.mad(k.mad(load(p.a), FACTOR, load(p.b)), FACTOR, p.add);
     let early = late.then(sum);
     give(Gives::BeforeItsWait);
     if has_control {
@@ -83,7 +85,7 @@ fn kernel(name: &str, gives: Gives, has_control: bool, late: bool) -> Kernel {
     give(Gives::AfterItsWait);
     k.if_(k.eq(tid, 0u32), || give(Gives::InOneThread));
     let sum = early.unwrap_or_else(sum);
-    k.if_(k.lt(i, COUNT), || k.store(k.at(out, i), sum));
+    k.if_(k.lt(i, COUNT), || k.store(k.at(p.out, i), sum));
     give(Gives::AfterItsStores);
     k
 }
@@ -207,8 +209,9 @@ fn case(program: &str, plan: &[Planned]) -> Case {
             inner.wrapping_mul(FACTOR).wrapping_add(add)
         };
         let result = (0..COUNT).map(of).collect();
-        let buffer = |number: usize| Arg::Buffer(number, 0);
-        let args = vec![buffer(number + 1), buffer(a), buffer(b), Arg::U32(shift), Arg::U32(add)];
+        let args =
+            Dependent { out: BufferNumber(number + 1), a: BufferNumber(a), b: BufferNumber(b), shift, add }
+                .args();
         let (kernel, after, early) = (planned.kernel, planned.after.clone(), planned.early);
         links.push(Link { kernel, args, after, early });
         buffers.push(vec![0xdead_beef; COUNT as usize]);

@@ -29,7 +29,7 @@ pub mod sweep;
 mod tolerance;
 pub mod warpgroup;
 
-pub use case::{Arg, Case, Link, Place, Slack, Work};
+pub use case::{Arg, BufferNumber, Case, Link, Place, Slack, Work};
 pub use noise::Noise;
 pub use programs::{cases, check, regenerate};
 pub use report::{Comparison, Difference, Totals};

@@ -5,9 +5,9 @@
 //! by.
 
 use hcq::LaunchConfig;
-use ptxgen::{Kernel, Module, Named, Reg, Special, Target};
+use ptxgen::{Kernel, Module, Named, Params, Ptr, Reg, Special, Target, kernel_params};
 
-use crate::conformance::case::{Arg, Case, Place};
+use crate::conformance::case::{BufferNumber, Case, Place};
 use crate::conformance::cubins::cubins;
 use crate::conformance::noise::Noise;
 use crate::conformance::tolerance::Tolerance;
@@ -103,15 +103,19 @@ const FUNCTIONS: [Function; 12] = [
     },
 ];
 
+kernel_params! {
+    /// All kernels.
+    struct Buffers { input: Ptr<f32, 16>, output: Ptr<f32, 16> }
+}
+
 /// The module that is committed for `target`: one kernel per function.
 pub(super) fn module(target: Target) -> Named {
     let mut module = Module::new(target);
     for function in &FUNCTIONS {
         let k = Kernel::new(function.name);
-        let input = k.param_ptr::<f32>("input", 16);
-        let output = k.param_ptr::<f32>("output", 16);
+        let p = Buffers::declare(&k);
         let i = k.mad(k.special(Special::CtaidX), BLOCK, k.special(Special::TidX));
-        k.store(k.at(output, i), (function.emit)(&k, k.load(k.at(input, i))));
+        k.store(k.at(p.output, i), (function.emit)(&k, k.load(k.at(p.input, i))));
         module.add(k);
     }
     Named { name: "mufu".to_owned(), module }
@@ -133,7 +137,7 @@ pub fn cases() -> Vec<Case> {
                 cubins: cubins!("../../kernels/conformance/mufu"),
                 kernel: function.name.to_owned(),
                 config: LaunchConfig::new(BLOCKS, BLOCK),
-                launches: vec![vec![Arg::Buffer(0, 0), Arg::Buffer(1, 0)]],
+                launches: vec![Buffers { input: BufferNumber(0), output: BufferNumber(1) }.args()],
                 buffers: vec![inputs, vec![0xdead_beef; count as usize]],
                 place: Box::new(move |buffer, word| {
                     let what = format!("{}({:e})", function.name, f32::from_bits(arguments[word]));

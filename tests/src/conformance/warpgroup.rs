@@ -7,11 +7,11 @@
 use half::f16;
 use hcq::LaunchConfig;
 use ptxgen::{
-    Accumulator, Cache, F16x2, Kernel, Module, Named, Pointer, Pred, Reg, Shared, SharedRows, Special,
-    Target, TileA, TileB,
+    Accumulator, Cache, F16x2, Kernel, Module, Named, Params, Pointer, Pred, Ptr, Reg, Shared, SharedRows,
+    Special, Target, TileA, TileB, kernel_params,
 };
 
-use crate::conformance::case::{Arg, Case, Place};
+use crate::conformance::case::{BufferNumber, Case, Place};
 use crate::conformance::matrix::{Element, accumulator, draw};
 use crate::conformance::noise::Noise;
 use crate::conformance::tolerance::Tolerance;
@@ -43,14 +43,18 @@ const fn bytes(columns: u32) -> [u32; 3] {
     [factors, sums, factors + sums]
 }
 
-/// `(data, out)`: a block's data are the rows of both factors, then the sums of each thread.
+kernel_params! {
+    /// A block's data are the rows of both factors, then the sums of each thread.
+    struct Product { data: Ptr<f16, 16>, out: Ptr<f32, 16> }
+}
+
 fn kernel(target: Target, columns: u32) -> Kernel {
     let k = Kernel::new(&name(columns));
     k.max_threads(THREADS);
-    let (data, out) = (k.param_ptr::<f16>("data", 16), k.param_ptr::<f32>("out", 16));
+    let p = Product::declare(&k);
     let (tid, block) = (k.special(Special::TidX), k.special(Special::CtaidX));
     let [factors, sums, all] = bytes(columns);
-    let data = k.at_stride(data, block, all);
+    let data = k.at_stride(p.data, block, all);
     let tile = k.dynamic_shared_aligned::<f16>(SharedRows::ALIGNMENT);
     // Whole rows, the piece of a thread moved to its place.
     let pieces = SharedRows::ROW_BYTES / PIECE;
@@ -70,7 +74,7 @@ fn kernel(target: Target, columns: u32) -> Kernel {
     let own = k.at_stride(data.plus_bytes(factors.into()).cast::<f32>(), tid, sums / THREADS);
     let begin: Vec<Reg<f32>> = (0..i64::from(columns / 2)).map(|i| k.load(own.plus(i))).collect();
     let adds = k.eq(k.and(block, 1u32), 0u32);
-    let out = k.at_stride(k.at_stride(out, block, sums), tid, sums / THREADS);
+    let out = k.at_stride(k.at_stride(p.out, block, sums), tid, sums / THREADS);
     let results = if target >= Target::Sm90 {
         by_warpgroup(&k, tile, &begin, adds)
     } else {
@@ -159,7 +163,7 @@ fn case(seed: u64, columns: u32) -> Case {
         ],
         kernel: name(columns),
         config: LaunchConfig::new(BLOCKS as u32, THREADS).with_dynamic_shared(factors),
-        launches: vec![vec![Arg::Buffer(0, 0), Arg::Buffer(1, 0)]],
+        launches: vec![Product { data: BufferNumber(0), out: BufferNumber(1) }.args()],
         buffers: vec![input, vec![0xdead_beef; BLOCKS * sums as usize / 4]],
         by_architecture: true,
         place: Box::new(move |_, word| {

@@ -112,7 +112,7 @@ impl Planner<'_> {
         self.shares = shares.unwrap_or_else(|| product::shares(pitch, cols, sm_count));
         let mut at = 0;
         for (i, part) in parts.iter().enumerate() {
-            let (weights, x, out) = (part.from_row(0), x.at(0), out.at(4 * u64::from(at)));
+            let (weights, x, out) = (part.at_row(0), x.at(0), out.at(4 * u64::from(at)));
             let (rows, share) = (part.rows, product::share_tiles(cols, self.shares));
             let args = product::ColumnsProduct { weights, x, out, rows, cols, pitch, share }.args();
             let name = product::kernel_name(part.format, self.columns);

@@ -541,7 +541,7 @@ impl Planner<'_> {
         };
         let (mut expansions, mut to) = (Vec::new(), 0);
         for (matrix, row, len) in starts.into_iter().flat_map(|start| pieces(&product.parts, start, len)) {
-            let (weights, rows, cols) = (matrix.from_row(row), len, matrix.cols);
+            let (weights, rows, cols) = (matrix.at_row(row), len, matrix.cols);
             let out = slice.at(2 * u64::from(to) * u64::from(cols));
             let args = dequantize::Dequantize { weights, out, rows, cols }.args();
             let config = LaunchConfig::new(dequantize::grid(matrix.format, len, cols), dequantize::THREADS);

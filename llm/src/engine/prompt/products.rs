@@ -74,11 +74,11 @@ pub fn output(product: &layers::Product) -> Output {
 /// A product of all tokens with stacked matrices.
 #[derive(Debug)]
 pub struct Product<'a> {
-    /// What it is for, in a word or two.
+    /// Its purpose, in a word or two.
     pub role: &'static str,
     /// The matrices.
     pub parts: Vec<&'a Matrix>,
-    /// What the sums become.
+    /// Output of the sums.
     pub output: Output,
     /// Of [`Output::Gate`].
     pub factor: f32,

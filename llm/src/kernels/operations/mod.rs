@@ -4,7 +4,7 @@
 pub mod attention;
 pub mod matvec;
 pub mod norm;
-pub(crate) mod quantized_attention;
+pub mod quantized_attention;
 pub mod rope;
 pub mod striped;
 pub mod token;

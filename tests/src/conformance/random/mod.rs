@@ -13,9 +13,9 @@ mod integer;
 mod operation;
 
 use hcq::LaunchConfig;
-use ptxgen::{Kernel, Module, Named, Reg, Special, Target};
+use ptxgen::{Kernel, Module, Named, Params, Ptr, Reg, Special, Target, kernel_params};
 
-use crate::conformance::case::{Arg, Case, Place};
+use crate::conformance::case::{BufferNumber, Case, Place};
 use crate::conformance::cubins::cubins;
 use crate::conformance::noise::Noise;
 use crate::conformance::random::operation::{BlockOp, LaneOp, Memory, Site, Words};
@@ -201,13 +201,11 @@ impl Program {
     pub fn kernel(&self) -> Kernel {
         let k = Kernel::new(&self.name());
         k.max_threads(THREADS as u32);
-        let input = k.param_ptr::<u32>("input", 16);
-        let output = k.param_ptr::<u32>("output", 16);
-        let table = k.param_ptr::<u32>("table", 16);
+        let p = Buffers::declare(&k);
         let thread = k.special(Special::TidX);
         let uses_block = self.steps.iter().any(|s| matches!(s.op, Op::Block(_)));
         let shared = uses_block.then(|| k.shared::<u32>(2 * THREADS as u32));
-        let (input, output) = (k.at(input, thread), k.at(output, thread));
+        let (input, output) = (k.at(p.input, thread), k.at(p.output, thread));
         let row = |n: usize| (n * THREADS) as i64;
         let mut values: Vec<Reg<u32>> = (0..INPUTS).map(|i| k.load(input.plus(row(i)))).collect();
         for (number, step) in self.steps.iter().enumerate() {
@@ -215,7 +213,7 @@ impl Program {
             let from = step.from.map(|i| values[i]);
             let value = match (step.op, shared) {
                 (Op::Block(op), Some(shared)) => {
-                    let site = Site { thread, shared, row: table.plus(row(number)) };
+                    let site = Site { thread, shared, row: p.table.plus(row(number)) };
                     (op.emit)(&k, &site, from, step.constant)
                 }
                 (Op::Block(_), None) => unreachable!("shared memory is there if any step is a block's"),
@@ -268,6 +266,11 @@ pub fn modules(target: Target) -> Vec<Named> {
         .collect()
 }
 
+kernel_params! {
+    /// All programs.
+    struct Buffers { input: Ptr<u32, 16>, output: Ptr<u32, 16>, table: Ptr<u32, 16> }
+}
+
 /// A program as a case: its first buffer holds the inputs, the second the results, the third the table.
 pub fn case(program: Program) -> Case {
     let (inputs, table) = (program.inputs(), program.table());
@@ -281,7 +284,9 @@ pub fn case(program: Program) -> Case {
         cubins: program.family.cubins(),
         kernel: program.name(),
         config: LaunchConfig::new(1, THREADS as u32),
-        launches: vec![vec![Arg::Buffer(0, 0), Arg::Buffer(1, 0), Arg::Buffer(2, 0)]],
+        launches: vec![
+            Buffers { input: BufferNumber(0), output: BufferNumber(1), table: BufferNumber(2) }.args(),
+        ],
         buffers: vec![inputs, vec![0xdead_beef; STEPS * THREADS], table],
         expected: Some(expected),
         place: Box::new(move |_, word| {

@@ -7,10 +7,11 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use clap::Args as ClapArgs;
 use ga10b_llm::kernels::committed;
-use ga10b_llm::kernels::prompt::gemm::{self, Output};
+use ga10b_llm::kernels::prompt::gemm::{self, Gemm, Output};
 use ga10b_llm::kernels::prompt::tile::{TokensProduct, choose_whole};
 use half::f16;
 use hcq::{Args, Buffer, Kernel, LaunchConfig};
+use ptxgen::Params;
 
 use ga10b_tests::bench::table::Figure;
 use ga10b_tests::bench::{Bench, DEADLINE, MIB, us};
@@ -113,8 +114,8 @@ impl Kernels {
         Ok(buffer)
     }
 
-    /// The kernel that multiplies matrices of `n` by `n`, and its launch, after the arguments that name them.
-    fn product_launch(&self, n: u32, args: Args) -> Result<(Kernel, LaunchConfig, Args)> {
+    /// The kernel that multiplies matrices of `n` by `n`, and its launch.
+    fn product_launch(&self, n: u32) -> Result<(Kernel, LaunchConfig)> {
         let info = self.0.device.info();
         // Results of parts would have to be added up: each block sums whole rows.
         let product = TokensProduct { output: Output::Sums, tokens: n, rows: n, cols: n };
@@ -123,7 +124,7 @@ impl Kernels {
         let kernel = self.0.device.load(cubin)?.kernel(&tile.kernel_name(Output::Sums))?;
         let config = LaunchConfig::new(tile.grid(Output::Sums, [n, n, 1], info.sm_count), tile.threads())
             .with_dynamic_shared(tile.shared_bytes());
-        Ok((kernel, config, args.u32(n).u32(n).u32(n).u32(n).u32(n).u32(n)))
+        Ok((kernel, config))
     }
 
     /// The product of two matrices of `n` by `n`, whose entries are compared with the CPU's.
@@ -131,8 +132,10 @@ impl Kernels {
         let count = u64::from(n) * u64::from(n);
         let (x, w) = (self.halves(count, 1)?, self.halves(count, 2)?);
         let out = self.0.device.alloc(4 * count)?;
-        let args = Args::new().buffer(&x).buffer(&w).buffer(&out);
-        let (kernel, config, args) = self.product_launch(n, args)?;
+        let (tokens, rows, cols, pitch, share, share_pitch, factor) = (n, n, n, n, n, n, None);
+        let (x, w, to) = (&x, &w, &out);
+        let args: Args = Gemm { x, w, out: to, tokens, rows, cols, pitch, share, share_pitch, factor }.args();
+        let (kernel, config) = self.product_launch(n)?;
         // SAFETY: the kernel reads `n` x `n` values of `x` and `w`, and writes as many of `out`.
         let (samples, instructions) = unsafe { self.batches(&kernel, config, &args, options.samples) }?;
 
