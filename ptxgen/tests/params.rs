@@ -92,7 +92,7 @@ fn a_parameter_that_a_kernel_lacks_is_neither_listed_nor_passed() {
         rows: None,
         len: 8,
         marks: None,
-        x: 7,
+        x: 7usize,
     }
     .args();
     let bytes = |bytes: &[u8]| Item::Bytes(bytes.to_vec());
@@ -114,7 +114,7 @@ fn a_parameter_that_a_kernel_lacks_is_neither_listed_nor_passed() {
 fn all_parameters_are_passed_with_an_address_in_place_of_null() {
     let (rows, at, marks) = (Some(9), Some(64), Some(3));
     let (factor, first, big, low, exact) = (2.0, -3, 4, -5, 6.0);
-    let all = All { x: 7, marks, len: 8, rows, shares: 1, at, factor, first, big, low, exact };
+    let all = All { x: 7usize, marks, len: 8, rows, shares: 1, at, factor, first, big, low, exact };
     let args: Vec<Item> = all.args();
     assert_eq!(args.len(), 11);
     assert_eq!(args[1], Item::Buffer(3));
