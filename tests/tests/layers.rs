@@ -125,7 +125,8 @@ impl Picture {
         let mut complaints = Vec::new();
         let found: BTreeSet<&String> = arrows.keys().filter_map(|file| self.entry(file)).collect();
         let drawn: BTreeSet<&String> = self.layers.keys().collect();
-        let whole = |entry: &String| [self.folder.as_slice(), std::slice::from_ref(entry)].concat().join("::");
+        let whole =
+            |entry: &String| [self.folder.as_slice(), std::slice::from_ref(entry)].concat().join("::");
         let missing = found.difference(&drawn).map(|entry| format!("{} stands in no layer", whole(entry)));
         complaints.extend(missing);
         let gone = drawn.difference(&found);

@@ -3,3 +3,4 @@
 mod alignment;
 mod compiler;
 mod golden;
+mod params;
