@@ -438,7 +438,7 @@ fn an_arrow_upwards_is_found() {
     planted.gives(&[
         "room::c names crate::room::B, which stands in no layer",
         "room::c names crate::room::b::f: from low up to high",
-        "a circle of files: room::b room::c",
+        "a circle of files: room room::b room::c",
     ]);
 }
 

@@ -51,7 +51,7 @@ impl Other {
     /// Starts it; `None` where programs of this build cannot be started.
     fn start(device: &str, variables: &[(&str, &Path)]) -> Option<Self> {
         let mut command = Command::new(std::env::current_exe().expect("this test"));
-        command.args(["the_other_process", "--exact", "--nocapture"]).env(CHILD, device);
+        command.args(["live::the_other_process", "--exact", "--nocapture"]).env(CHILD, device);
         command.envs(variables.iter().copied());
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn();
         let Ok(mut child) = child else {

@@ -322,7 +322,7 @@ fn run_on_sim(lives: bool) -> Option<(Watch, Value, u32)> {
     let messages = if lives { watch.log() } else { watch.folder.path().join("messages") };
     let log = OpenOptions::new().append(true).create(true).open(&messages).expect("a log");
     let mut command = Command::new(std::env::current_exe().expect("this test"));
-    command.args(["the_other_process", "--exact", "--nocapture"]).env(CHILD, "1");
+    command.args(["saved::the_other_process", "--exact", "--nocapture"]).env(CHILD, "1");
     command.envs([("NVGPU_SIM_VISIBLE", "1"), ("NVGPU_SIM_VERBOSE", "1")]).env("HCQ_MAP_DIR", maps.path());
     let stdin = if lives { Stdio::piped() } else { Stdio::null() };
     let Ok(mut child) = command.stdin(stdin).stdout(Stdio::null()).stderr(log).spawn() else {
@@ -346,7 +346,7 @@ fn a_process_on_the_software_ga10b_is_kept_with_its_map_and_its_code() {
     assert_eq!(saved["processes"][0]["pid"], pid, "{saved}");
     let own = std::env::current_exe().expect("this test");
     assert_eq!(saved["processes"][0]["exe"], *own.to_string_lossy());
-    assert!(watch.file(&saved, &format!("{pid}.cmdline")).contains("the_other_process\n--exact\n"));
+    assert!(watch.file(&saved, &format!("{pid}.cmdline")).contains("saved::the_other_process\n--exact\n"));
     assert!(watch.file(&saved, &format!("{pid}.maps")).contains("[stack]"));
     assert!(watch.file(&saved, &format!("{pid}.status")).starts_with("Name:"));
     let report: Value = serde_json::from_str(&watch.file(&saved, "report.json")).expect("JSON");
