@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 
 found=no
 for dir in ${LIBCLANG_PATH:-} /usr/lib /usr/lib64 /usr/lib/*-linux-gnu /usr/lib/llvm-*/lib; do
-    for lib in "$dir"/libclang.so* "$dir"/libclang-*.so*; do
+    for lib in "$dir"/libclang.so* "$dir"/libclang-[0-9]*.so*; do
         if [ -e "$lib" ]; then
             found=$dir
             break 2

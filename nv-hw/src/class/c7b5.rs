@@ -1,4 +1,4 @@
-// @generated from tests/data/class-methods.json by tests/tables.rs.
+// @generated from tests/data/class-methods.json by tests/it/tables.rs.
 
 //! Methods of `AMPERE_DMA_COPY_B`, from `clc7b5.h`.
 

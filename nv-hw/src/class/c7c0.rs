@@ -1,4 +1,4 @@
-// @generated from tests/data/class-methods.json by tests/tables.rs.
+// @generated from tests/data/class-methods.json by tests/it/tables.rs.
 
 //! Methods of `AMPERE_COMPUTE_B`, from `clc7c0.h`.
 

@@ -1,4 +1,4 @@
-// @generated from tests/data/class-methods.json by tests/tables.rs.
+// @generated from tests/data/class-methods.json by tests/it/tables.rs.
 
 //! Methods of `HOPPER_DMA_COPY_A`, from `clc8b5.h`.
 

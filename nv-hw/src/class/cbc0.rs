@@ -1,4 +1,4 @@
-// @generated from tests/data/class-methods.json by tests/tables.rs.
+// @generated from tests/data/class-methods.json by tests/it/tables.rs.
 
 //! Methods of `HOPPER_COMPUTE_A`, from `clcbc0.h`.
 

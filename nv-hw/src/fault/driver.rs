@@ -1,4 +1,4 @@
-// @generated from tests/data/fault-tables.json by tests/tables.rs.
+// @generated from tests/data/fault-tables.json by tests/it/tables.rs.
 
 //! Source: nvgpu, L4T r36.4.3, and the open GPU kernel modules 595.45.04.
 

@@ -1,4 +1,4 @@
-// @generated from tests/data/fault-tables.json by tests/tables.rs.
+// @generated from tests/data/fault-tables.json by tests/it/tables.rs.
 
 //! Source: NVIDIA's manuals of GA100, inferred for ga10b; class errors from envytools.
 

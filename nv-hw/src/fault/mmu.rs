@@ -1,4 +1,4 @@
-// @generated from tests/data/fault-tables.json by tests/tables.rs.
+// @generated from tests/data/fault-tables.json by tests/it/tables.rs.
 
 //! Source: `fb_mmu` and `pfault` headers of nvgpu, L4T r36.4.3, and of the open GPU kernel modules.
 

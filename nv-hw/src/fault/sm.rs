@@ -1,4 +1,4 @@
-// @generated from tests/data/fault-tables.json by tests/tables.rs.
+// @generated from tests/data/fault-tables.json by tests/it/tables.rs.
 
 //! Source: the register headers of nvgpu, L4T r36.4.3; other chips from nvgpu's and nouveau's.
 

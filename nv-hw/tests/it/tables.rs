@@ -44,7 +44,7 @@ fn class(about: &Value) -> String {
     let header = header.rsplit('/').next().unwrap();
     let kind = about["kind"].as_str().unwrap();
     let mut text = format!(
-        "// @generated from tests/data/class-methods.json by tests/tables.rs.\n\n\
+        "// @generated from tests/data/class-methods.json by tests/it/tables.rs.\n\n\
          //! Methods of `{name}`, from `{header}`.\n\n\
          use crate::class::method::class;\n\n\
          class! {{ {name} = {:#06x}, {}{}, \"{header}\";\n",
@@ -74,7 +74,7 @@ fn check(path: &str, text: &str) {
         std::fs::write(&path, text).expect("the table can be written");
     }
     let committed = std::fs::read_to_string(&path).expect("the table can be read");
-    assert!(text == committed, "{} is not what the data says: see tests/tables.rs", path.display());
+    assert!(text == committed, "{} is not what the data says: see tests/it/tables.rs", path.display());
 }
 
 #[test]
@@ -321,7 +321,7 @@ fn the_codes_are_generated_from_the_data() {
         ("driver", "nvgpu, L4T r36.4.3, and the open GPU kernel modules 595.45.04", driver(&facts)),
     ] {
         let mut text = format!(
-            "// @generated from tests/data/fault-tables.json by tests/tables.rs.\n\n//! Source: {source}.\n"
+            "// @generated from tests/data/fault-tables.json by tests/it/tables.rs.\n\n//! Source: {source}.\n"
         );
         text.extend(codes.iter().map(Codes::render));
         check(&format!("src/fault/{file}.rs"), &text);

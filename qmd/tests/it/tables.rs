@@ -12,7 +12,7 @@ fn render(module: &str, table: &Value) -> String {
     let mut rows: Vec<_> = table["fields"].as_object().expect("fields").iter().collect();
     rows.sort_by_key(|(_, row)| bits(row)[1].as_u64());
     let mut text = format!(
-        "// @generated from tests/data/qmd-fields.json by tests/tables.rs.\n\n\
+        "// @generated from tests/data/qmd-fields.json by tests/it/tables.rs.\n\n\
          use crate::table::field::fields;\n\n\
          fields! {{ {}, \"`{}`\";\n",
         module.to_uppercase(),
@@ -51,6 +51,6 @@ fn the_tables_are_generated_from_the_data() {
             std::fs::write(&path, &text).expect("the table can be written");
         }
         let committed = std::fs::read_to_string(&path).expect("the table can be read");
-        assert!(text == committed, "{} is not what the data says: see tests/tables.rs", path.display());
+        assert!(text == committed, "{} is not what the data says: see tests/it/tables.rs", path.display());
     }
 }

@@ -1,4 +1,4 @@
-// @generated from tests/data/qmd-fields.json by tests/tables.rs.
+// @generated from tests/data/qmd-fields.json by tests/it/tables.rs.
 
 use crate::table::field::fields;
 
