@@ -4,7 +4,6 @@ mod arch;
 mod bring_up;
 mod concurrency;
 mod driver;
-mod driver_traps;
 mod faults;
 mod links;
 mod machine;
