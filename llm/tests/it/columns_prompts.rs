@@ -44,7 +44,7 @@ fn logits_are_those_of_the_reference() {
             ("tiny-llama:q8_0", CacheType::Q8_0, PAGE + 60),
             ("tiny-qwen2:f16", CacheType::F16, 90),
         ],
-        2,
+        4,
     ) {
         let model = model(name);
         let mut columns = columns(&model, ColumnsOptions::new(2, 3 * PAGE).with_cache(kv));
@@ -205,7 +205,7 @@ fn requests_get_the_texts_that_they_get_alone() {
         .collect();
     // With pages for all, and for two or three at a time.
     let ways = vec![(12, Way::Together), (6, Way::Together), (12, Way::Sharing), (4, Way::Sharing)];
-    for (pages, way) in sample("requests", ways, 2) {
+    for (pages, way) in sample("requests", ways, 4) {
         let (texts, reused): (Vec<Vec<u32>>, Vec<usize>) =
             run(&model, &requests, pages, way).into_iter().unzip();
         assert_eq!(texts, alone, "{pages} pages, {way:?}");
@@ -262,14 +262,15 @@ fn the_prefix_cache_changes_no_bit() {
         let base = text(1, 600);
         check(&base, 0);
         // Whole pages, whatever else is common.
-        for (seed, len, common, taken) in [
+        let others = vec![
             (2, 300, 255, 0),
             (3, 300, 256, PAGE),
             (4, 520, 257, PAGE),
             (5, 520, 512, 2 * PAGE),
             (6, 600, 512, 2 * PAGE),
             (7, 600, 257, PAGE),
-        ] {
+        ];
+        for (seed, len, common, taken) in sample("prompts that begin alike", others, 3) {
             check(&[&base[..common], &text(seed, len - common)].concat(), taken);
         }
         // Prompts that are divided alike share the chunk after the pages if all of it is common.

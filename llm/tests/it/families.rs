@@ -191,7 +191,7 @@ fn every_architecture_agrees_with_a_quantized_cache_and_other_types() {
     let device = device();
     let types = [("q4_k_m", CacheType::Q8_0), ("f16", CacheType::F16)];
     let cases = shapes().into_iter().flat_map(|shape| types.map(|(mix, kv)| (shape, mix, kv)));
-    for (shape, mix, kv) in sample("architectures, other types", cases.collect(), 2) {
+    for (shape, mix, kv) in sample("architectures, other types", cases.collect(), 4) {
         let model = model(shape, mix);
         agrees(&device, &model, modes(&model)[0], kv);
     }

@@ -71,7 +71,7 @@ fn kernels_of_chains_begin_with_their_wait() {
 fn a_prompt_and_tokens_are_the_same() {
     let model = embedded::model().unwrap();
     let prompt = text(&model);
-    for kv in CacheType::ALL {
+    for kv in ga10b_oracles::sample("early links of a prompt", CacheType::ALL.to_vec(), 2) {
         assert_same(&format!("{kv:?}"), |device| {
             let options = EngineOptions::new(64).with_mode(Mode::Operations).with_cache(kv);
             let mut engine = Engine::new(device, &model, &options).unwrap();
@@ -82,7 +82,7 @@ fn a_prompt_and_tokens_are_the_same() {
 
 #[test]
 fn tokens_of_other_architectures_are_the_same() {
-    for shape in SHAPES {
+    for shape in ga10b_oracles::sample("early links of architectures", SHAPES.to_vec(), 4) {
         let model = shape.parse::<Synthesis>().unwrap().model(3).unwrap();
         assert_same(shape, |device| {
             let options = EngineOptions::new(64).with_mode(Mode::Operations);

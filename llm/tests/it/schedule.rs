@@ -510,7 +510,7 @@ fn a_prompt_that_begins_like_another_gets_the_same_text() {
 #[test]
 fn pages_that_are_shared_change_no_bit() {
     let model = Craft::new("tiny-llama:q6_k").model().unwrap();
-    for kv in CacheType::ALL {
+    for kv in ga10b_oracles::sample("shared pages", CacheType::ALL.to_vec(), 2) {
         let options = ColumnsOptions::new(2, 3 * PAGE).with_cache(kv);
         let mut plain = Scheduler::new(Columns::new(&device(), &model, &options).unwrap(), 4);
         let columns = Columns::new(&device(), &model, &options).unwrap();
@@ -540,7 +540,7 @@ fn prompts_that_arrive_together_share_their_beginning() {
     let options = ColumnsOptions::new(4, 2 * PAGE);
     let mut plain = Scheduler::new(Columns::new(&device(), &model, &options).unwrap(), 8);
     let texts: Vec<Vec<u32>> = prompts.iter().map(|prompt| alone(&mut plain, prompt, 3, false).0).collect();
-    for pages in [8, 4, 2] {
+    for pages in ga10b_oracles::sample("pages for prompts that begin alike", vec![8, 4, 2], 3) {
         let columns = Columns::new(&device(), &model, &options.with_pages(pages)).unwrap();
         let mut scheduler = Scheduler::new(columns, 8).with_prefix_cache();
         let warm = SamplerOptions { temperature: 0.8, top_k: 40, top_p: 0.95, min_p: 0.0, seed: 3 };

@@ -8,6 +8,7 @@ use ga10b_llm::chat::Message;
 use ga10b_llm::gguf::Value;
 use ga10b_llm::session::{Reader, Session, is_session, replace};
 use ga10b_llm::{CacheType, Decoder, Engine, EngineOptions, Error, Mode, Model, embedded};
+use ga10b_oracles::sample;
 use proptest::prelude::*;
 
 use crate::craft::Craft;
@@ -65,12 +66,13 @@ fn goes_on(model: &Model, [whole, other]: &mut [Engine; 2], tokens: &[u32], posi
 fn a_session_goes_on_bit_for_bit() {
     let model = Craft::new("tiny-llama:q6_k").model().unwrap();
     let tokens: Vec<u32> = (0..CONTEXT as u32).map(|i| (i * 37 + i / 5) % 1024).collect();
-    for (mode, kv) in [
+    let modes = vec![
         (Mode::Operations, CacheType::F16),
         (Mode::Operations, CacheType::Q8_0),
         (Mode::Persistent, CacheType::F16),
         (Mode::Persistent, CacheType::Q8_0),
-    ] {
+    ];
+    for (mode, kv) in sample("sessions", modes, 2) {
         let mut both = [(); 2].map(|()| engine(&model, mode, kv, CONTEXT));
         both[0].prefill(&tokens[..257]).unwrap();
         // The next steps overwrite only unused positions.
@@ -83,14 +85,15 @@ fn a_session_goes_on_bit_for_bit() {
 /// Windows, two rotations, learned positions, norms with biases, experts.
 #[test]
 fn sessions_of_other_architectures_go_on_bit_for_bit() {
-    for (name, mode, kv) in [
+    let cases = vec![
         ("tiny-gemma2:q6_k", Mode::Operations, CacheType::F16),
         ("tiny-gemma3:q8_0", Mode::Operations, CacheType::Q8_0),
         ("tiny-mistral:q4_k_m", Mode::Operations, CacheType::F16),
         ("tiny-gpt2:q6_k", Mode::Persistent, CacheType::F16),
         ("tiny-gpt2:f16", Mode::Operations, CacheType::Q8_0),
         ("tiny-olmoe:q6_k", Mode::Operations, CacheType::F16),
-    ] {
+    ];
+    for (name, mode, kv) in sample("sessions of architectures", cases, 3) {
         let model = Craft::new(name).model().unwrap();
         let tokens: Vec<u32> = (0..60).map(|i| (i * 41 + i / 3) % 1024).collect();
         let mut both = [(); 2].map(|()| engine(&model, mode, kv, 90));

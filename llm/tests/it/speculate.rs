@@ -388,12 +388,13 @@ fn a_token_that_is_rejected_at_any_place_changes_no_text() {
     let adjusted = Sampler::new(warm)
         .with_penalties(Penalties { repeat: 1.3, presence: 0.2, frequency: 0.1, ..Penalties::NONE })
         .with_bias(vec![(5, 3.0)]);
-    for (name, kv, sampler) in [
+    let cases = vec![
         ("tiny-llama:q6_k", f16, Sampler::new(SamplerOptions::GREEDY)),
         ("tiny-llama:q4_k_m", CacheType::Q8_0, Sampler::new(warm)),
         ("tiny-qwen2:q8_0", f16, adjusted),
         ("tiny-qwen3:q6_k", CacheType::Q8_0, Sampler::new(SamplerOptions::GREEDY)),
-    ] {
+    ];
+    for (name, kv, sampler) in ga10b_oracles::sample("rejected tokens", cases, 4) {
         let mut decoder = speculator(&model(name), (64, kv), MOST);
         let (prompt, count) = (prompt(9), 22);
         let wanted = text(&mut decoder, &prompt, count, sampler.clone());

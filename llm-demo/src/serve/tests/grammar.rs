@@ -55,9 +55,10 @@ fn is_form(text: &str) {
 
 #[test]
 fn an_answer_is_what_its_schema_accepts_and_ends_with_it() {
-    for parallel in [1, 2] {
+    // On the reference, and on the software GPU, which takes longer.
+    for (parallel, seeds) in [(1, 4), (2, 1)] {
         let server = Server::start(Setup { parallel, ..Setup::default() });
-        for seed in 0..4 {
+        for seed in 0..seeds {
             let (text, reason) = choice(&server.post(CHAT, &body(seed, &json!({}))));
             assert_eq!(reason, "stop", "{text}");
             is_form(&text);
@@ -68,7 +69,7 @@ fn an_answer_is_what_its_schema_accepts_and_ends_with_it() {
             assert_eq!(pieces.filter_map(piece).collect::<String>(), text);
             assert_eq!(events.last().map(String::as_str), Some("[DONE]"));
         }
-        let object = json!({"response_format": {"type": "json_object"}, "temperature": 0, "max_tokens": 250});
+        let object = json!({"response_format": {"type": "json_object"}, "temperature": 0, "max_tokens": 60});
         let (text, reason) = choice(&server.post(CHAT, &body(0, &object)));
         assert!(text.starts_with('{'), "{text}");
         if reason == "stop" {

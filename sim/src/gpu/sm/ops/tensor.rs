@@ -69,26 +69,28 @@ struct Factors {
 }
 
 impl Factors {
-    /// `spread` gives each of four lanes' values to those that need it.
+    /// No terms, to be filled in place: moving these arrays costs as much as the sums.
+    const EMPTY: Self = Self { sig: [[0; 32]; TERMS], exp: [[0; 32]; TERMS], finite: true };
+
+    /// Takes the terms of `elements`; `spread` gives each of four lanes' values to those that need it.
     #[inline(always)]
-    fn new(
+    fn fill(
+        &mut self,
         elements: &[[f32; 32]; ELEMENTS],
         count: usize,
         format: (u32, bool),
         spread: impl Fn(&[u32; 32]) -> [[u32; 32]; 4],
-    ) -> Self {
-        let mut t = Factors { sig: [[0; 32]; TERMS], exp: [[0; 32]; TERMS], finite: true };
+    ) {
         for e in 0..count.min(ELEMENTS) {
             let split = Split::new(&elements[e], format.0, format.1);
             let sig = spread(&each(|i| split.sig[i] as u32));
             let exp = spread(&each(|i| split.exp[i] as u32));
             for n in 0..4 {
-                t.sig[4 * e + n] = each(|i| sig[n][i] as i32);
-                t.exp[4 * e + n] = each(|i| exp[n][i] as i32);
+                self.sig[4 * e + n] = each(|i| sig[n][i] as i32);
+                self.exp[4 * e + n] = each(|i| exp[n][i] as i32);
             }
-            t.finite &= split.finite;
+            self.finite &= split.finite;
         }
-        t
     }
 }
 
@@ -261,11 +263,12 @@ fn fragments(core: &Core<'_>, op: &MicroOp, half: bool) -> Fragments {
 #[inline(always)]
 pub(super) fn exact(f: &Fragments, kind: u32, rules: Rules, depth: usize) -> [[f32; 32]; 4] {
     let format = (rules.fraction as u32, kind == HALF);
-    let a = [Factors::new(&f.a[0], f.count, format, rows), Factors::new(&f.a[1], f.count, format, rows)];
-    let b = [
-        Factors::new(&f.b, f.count, format, columns::<0>),
-        Factors::new(&f.b, f.count, format, columns::<1>),
-    ];
+    let (mut a, mut b) = ([Factors::EMPTY; 2], [Factors::EMPTY; 2]);
+    for (factors, elements) in a.iter_mut().zip(&f.a) {
+        factors.fill(elements, f.count, format, rows);
+    }
+    b[0].fill(&f.b, f.count, format, columns::<0>);
+    b[1].fill(&f.b, f.count, format, columns::<1>);
     let (mut acc, last) = (f.acc, 4 * f.count);
     let step = depth.min(last).max(1);
     for r in 0..4 {
