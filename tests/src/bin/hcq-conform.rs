@@ -3,8 +3,7 @@
 //! Runs the same programs with the same inputs on the device, on the software ga10b (sm_87 code) and on the
 //! software ga10b with Hopper's SMs (sm_90 code), and compares all their outputs with each other and, where
 //! it is known, with what is right. Where the device is itself the software one, only the two models are
-//! compared. Ends with 1 if anything differs that is not allowed to, with 2 if nothing can be chosen by the
-//! options or the environment.
+//! compared. Ends with 1 if anything differs that is not allowed to, with 2 if options or environment cannot be.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
