@@ -174,9 +174,10 @@ impl Output {
 }
 
 /// Whether a file can be opened. A pipe is left to its reader, whose writer sees one end.
-fn readable(path: &Path) -> io::Result<()> {
-    let found = fs::metadata(path)?;
-    if found.is_file() { File::open(path).map(drop) } else { Ok(()) }
+fn readable(path: &Path) -> anyhow::Result<()> {
+    let pipe = || fs::metadata(path).is_ok_and(|found| !found.is_file());
+    let opened = if pipe() { Ok(()) } else { File::open(path).map(drop) };
+    opened.with_context(|| format!("cannot read {}", path.display()))
 }
 
 /// What two names of one file have in common.

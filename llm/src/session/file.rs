@@ -55,10 +55,13 @@ pub fn check_writable(path: &Path) -> Result<()> {
     file.map_err(|source| Error::File { action: "write", path: path.to_owned(), source: system(source) })
 }
 
-/// The system's error, without the name of the temporary file.
+/// The system's error, without the name of the temporary file that `tempfile` adds.
 fn system(error: io::Error) -> io::Error {
-    let cause = error.get_ref().and_then(|with_path| with_path.source()?.downcast_ref::<io::Error>());
-    cause.and_then(io::Error::raw_os_error).map_or(error, io::Error::from_raw_os_error)
+    let text = error.to_string();
+    match text.split_once(" at path ") {
+        Some((system, _)) => io::Error::new(error.kind(), system),
+        None => error,
+    }
 }
 
 fn folder(path: &Path) -> PathBuf {
