@@ -180,7 +180,7 @@ fn readable(path: &Path) -> anyhow::Result<()> {
     opened.with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// What two names of one file have in common.
+/// The identity of a file, the same for all its names.
 #[derive(PartialEq)]
 enum Identity {
     Node(u64, u64),
