@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use ga10b_sim::{Checks, Finding, Sim, SimConfig};
 use hcq::{Device, DeviceOptions, Selector};
 
 use crate::cli::options::OnDevice;
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, Usage};
 use crate::session;
 
 /// Opens the device that the command line names; with checks, a software ga10b that searches for mistakes of
@@ -18,11 +18,13 @@ use crate::session;
 pub fn device(checks: Option<Checks>, on: &OnDevice) -> anyhow::Result<Device> {
     let selector = on.selector;
     let Some(check) = checks else { return session::device(on) };
-    ensure!(
-        matches!(selector, Selector::Auto | Selector::Sim),
-        "--check searches while the software ga10b executes a kernel, and the device is \"{selector}\" (--device or \
-         HCQ_DEVICE): a GPU does not notice these mistakes. Use --device sim"
-    );
+    if !matches!(selector, Selector::Auto | Selector::Sim) {
+        let refused = format!(
+            "--check searches while the software ga10b executes a kernel, and the device is \"{selector}\" (--device \
+             or HCQ_DEVICE): a GPU does not notice these mistakes. Use --device sim"
+        );
+        return Err(Usage(refused).into());
+    }
     let config = SimConfig { check, ..SimConfig::from_env()? };
     let sim: Arc<Sim> = Sim::try_new(config).context("cannot start the software ga10b")?;
     hcq::sim::open(sim, DeviceOptions::default()).context("cannot open the device \"sim\"")

@@ -9,7 +9,7 @@
 //!
 //! ```text
 //! commands  commands                     # a file for each subcommand
-//! opening   checker session speculation  # what a command works with
+//! opening   checker files session speculation  # what a command works with
 //! server    serve                        # the HTTP server
 //! texts     grammar report               # forms that a text must have; facts beside figures
 //! line      cli                          # the command line
@@ -19,6 +19,7 @@
 mod checker;
 mod cli;
 mod commands;
+mod files;
 mod grammar;
 mod memory;
 mod outcome;
@@ -58,15 +59,15 @@ fn main() -> ExitCode {
     let spans = traced.then(HostSpans::default);
     let collector = spans.clone().map(|s| s.with_filter(filter_fn(|metadata| metadata.target() == HOST)));
     registry().with(messages).with(collector).init();
-    match run(&command, began, spans) {
+    match files::check(&command).and_then(|()| run(&command, began, spans)) {
         Ok(outcome) => ExitCode::from(outcome.code()),
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             anstream::eprintln!("llm-demo: {}", terminal::on_stderr(&format!("{error:#}")));
-            for hint in error.chain().filter_map(hint) {
+            for hint in error.chain().filter_map(outcome::device).filter_map(hcq::Error::hint) {
                 anstream::eprintln!("  {hint}");
             }
-            ExitCode::FAILURE
+            ExitCode::from(outcome::failure(&error))
         }
     }
 }
@@ -94,15 +95,6 @@ fn run(command: &Command, began: Instant, spans: Option<HostSpans>) -> anyhow::R
         Command::Man { folder } => manual::pages(folder),
         Command::Completions { shell } => manual::completions(*shell),
     }
-}
-
-/// Advice for a device error.
-fn hint<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a str> {
-    let device = match cause.downcast_ref() {
-        Some(ga10b_llm::Error::Device(error)) => Some(error),
-        _ => cause.downcast_ref::<hcq::Error>(),
-    };
-    device?.hint()
 }
 
 /// Whether the reader of the output closed the pipe, as `head` does.

@@ -23,7 +23,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// The first four bytes are not `GGUF`.
-    #[error("not a GGUF file: it begins with {found:02x?}; convert the model with llama.cpp's converter")]
+    #[error("not a GGUF file: it {}; convert the model with llama.cpp's converter", begins(found))]
     NotGguf {
         /// The bytes found instead, up to four.
         found: Vec<u8>,
@@ -385,7 +385,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// A file that does not begin as a session does.
-    #[error("not a session: it begins with {found:02x?}")]
+    #[error("not a session: it {}", begins(found))]
     NotSession {
         /// The bytes found instead, up to eight.
         found: Vec<u8>,
@@ -483,6 +483,11 @@ pub enum Error {
         /// The size, in elements.
         size: usize,
     },
+}
+
+/// How a file begins that is none of its kind.
+fn begins(found: &[u8]) -> String {
+    if found.is_empty() { "is empty".to_owned() } else { format!("begins with {found:02x?}") }
 }
 
 /// A size, of which the largest number stands for all larger ones.

@@ -279,6 +279,26 @@ pub type Declared<P> = <P as Params>::Declared;
 /// }
 /// let launch = Scale { x: "buffer", len: 0.5, factor: 64 };
 /// ```
+///
+/// Nor does a number of 32 bits in the place of an address:
+///
+/// ```compile_fail,E0080
+/// # use ptxgen::{Argument, Params, Ptr, kernel_params};
+/// kernel_params! {
+///     /// Parameters of `scale`.
+///     pub struct Scale { x: Ptr<f32, 16>, len: u32, factor: f32 }
+/// }
+/// fn args<T: Argument<u32>>() -> Vec<T> { Scale { x: 7, len: 64, factor: 0.5 }.args() }
+/// # #[derive(Debug)]
+/// # struct Item;
+/// # impl From<u32> for Item { fn from(_: u32) -> Self { Self } }
+/// # impl From<i32> for Item { fn from(_: i32) -> Self { Self } }
+/// # impl From<u64> for Item { fn from(_: u64) -> Self { Self } }
+/// # impl From<i64> for Item { fn from(_: i64) -> Self { Self } }
+/// # impl From<f32> for Item { fn from(_: f32) -> Self { Self } }
+/// # impl From<f64> for Item { fn from(_: f64) -> Self { Self } }
+/// println!("{:?}", args::<Item>());
+/// ```
 #[macro_export]
 macro_rules! kernel_params {
     (@detail) => { () };
@@ -314,6 +334,7 @@ macro_rules! kernel_params {
                 type Declared = Declared;
 
                 fn args<T: $crate::Argument<A>, C: FromIterator<T>>(self) -> C {
+                    const { assert!(size_of::<A>() >= 8, "a pointer's argument is no number of 32 bits") };
                     let all = [$(<$ty as $crate::ParamType>::pass::<A, T>(self.$field)),+];
                     all.into_iter().flatten().collect()
                 }

@@ -158,7 +158,8 @@ impl FromStr for WhatIfs {
 
     fn from_str(list: &str) -> Result<Self, UnknownWhatIf> {
         let mut all = Self::default();
-        for name in list.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+        let names = list.split(',').map(str::trim);
+        for name in names.filter(|name| !list.is_empty() || !name.is_empty()) {
             match NAMES.iter().find(|(known, _)| *known == name) {
                 Some((_, fact)) => all.facts |= *fact,
                 None => {
@@ -200,8 +201,12 @@ mod tests {
         assert!(all.has(WhatIf::SM_FIRST | WhatIf::DEAD_VEID_0) && !all.has(WhatIf::MMU_FIRST));
         assert_eq!(all.unknown_requests, ["NVMAP_IOC_ALLOC"]);
         let error = |bad: &str| bad.parse::<WhatIfs>().unwrap_err().to_string();
+        assert_eq!("".parse(), Ok(WhatIfs::default()));
         for bad in ["late", "enotty=", "enotty", "enotty=NONE"] {
             assert!(error(bad).starts_with(bad) && error(bad).contains("late-gp-get"), "{}", error(bad));
+        }
+        for bad in [",", "sm-first,"] {
+            assert!(error(bad).starts_with(": expected a list of doorbell-class"), "{}", error(bad));
         }
         for (bad, near) in [
             ("enotty=NVMAP_IOC_ALOC", "such as NVMAP_IOC_ALLOC"),

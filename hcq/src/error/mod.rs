@@ -109,6 +109,12 @@ impl Error {
         Self::Open(OpenError::Node { path: path.into(), group, errno: Errno::of(errno) })
     }
 
+    /// Whether a setting cannot be used: of the environment, or a device's name that a command line has.
+    pub fn is_setting(&self) -> bool {
+        use OpenError::{Profile, UnknownSelector, UnknownSetting};
+        matches!(self, Self::Open(UnknownSelector { .. } | UnknownSetting { .. } | Profile { .. }))
+    }
+
     /// Whether a node is there and this user may not open it.
     pub(crate) fn is_forbidden(&self) -> bool {
         matches!(self, Self::Open(OpenError::Node { errno, .. }) if matches!(Nix::from_raw(errno.raw()), Nix::EACCES | Nix::EPERM))

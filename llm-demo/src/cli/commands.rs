@@ -92,7 +92,7 @@ pub struct Run {
     pub text: Text,
 
     /// Most tokens to generate [default: 256]
-    #[arg(short = 'n', long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    #[arg(short = 'n', long, value_name = "N", value_parser = count)]
     pub count: Option<u32>,
 
     #[command(flatten)]
@@ -148,11 +148,10 @@ pub struct Chat {
     /// Tokens of the conversation that the cache holds; the oldest messages are removed to fit [default: 4096,
     /// or what the model has]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(64..))]
-    #[arg(allow_negative_numbers = true)]
     pub ctx: Option<u32>,
 
     /// Most tokens of an answer [default: 512]
-    #[arg(short = 'n', long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    #[arg(short = 'n', long, value_name = "N", value_parser = count)]
     pub count: Option<u32>,
 
     #[command(flatten)]
@@ -190,7 +189,7 @@ pub struct Serve {
     pub api_key_file: Option<PathBuf>,
 
     /// Tokens of a prompt and its text together [default: 4096, or what the model has]
-    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = count)]
     pub ctx: Option<u32>,
 
     /// Requests that are processed at the same time, 1 to 32 [default: 8, or 1 for architectures without
@@ -201,7 +200,6 @@ pub struct Serve {
     /// the other with the engine of --engine, which is faster for one alone, and what a prompt has in common
     /// with the one before is not processed again.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=32))]
-    #[arg(allow_negative_numbers = true)]
     pub parallel: Option<u32>,
 
     /// Process every prompt as a whole, also what it has in common with others
@@ -209,7 +207,7 @@ pub struct Serve {
     pub no_prefix_cache: bool,
 
     /// Requests that wait at most; others are refused with 429
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = count, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = count)]
     pub queue: u32,
 
     /// Seconds that requests have to end when the server does; then they are cut
@@ -221,7 +219,7 @@ pub struct Serve {
     pub alias: Option<String>,
 
     /// Most tokens of requests that do not say [default: what the context has room for]
-    #[arg(short = 'n', long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    #[arg(short = 'n', long, value_name = "N", value_parser = count)]
     pub count: Option<u32>,
 
     /// Template of conversations in Jinja, instead of the model's
@@ -243,17 +241,17 @@ pub struct Bench {
 
     /// Tokens of the prompts [default: 512, 16 on the software device; with -b 128, 4; at most the context]
     #[arg(short = 'p', long = "n-prompt", visible_alias = "pp", value_name = "N,..", value_delimiter = ',')]
-    #[arg(value_parser = whole, allow_negative_numbers = true)]
+    #[arg(value_parser = whole)]
     pub prompt: Vec<u32>,
 
     /// Tokens decoded [default: 128, 16 on the software device; with -b 128, 4; at most the context]
     #[arg(short = 'n', long = "n-gen", visible_alias = "tg", value_name = "N,..", value_delimiter = ',')]
-    #[arg(value_parser = whole, allow_negative_numbers = true)]
+    #[arg(value_parser = whole)]
     pub generate: Vec<u32>,
 
     /// Tokens in the context before, as if a prompt had put them there
     #[arg(short = 'd', long = "n-depth", value_name = "N,..", value_delimiter = ',', default_value = "0")]
-    #[arg(value_parser = whole, allow_negative_numbers = true)]
+    #[arg(value_parser = whole)]
     pub depth: Vec<u32>,
 
     /// Choosers of the next token in tests of decode, separated by commas
@@ -263,11 +261,11 @@ pub struct Bench {
     /// Sequences that are processed together, up to 32
     #[arg(short, long, value_name = "N,..", value_delimiter = ',')]
     #[arg(conflicts_with_all = ["depth", "choice", "engine", "no_tuning"])]
-    #[arg(value_parser = sequences, allow_negative_numbers = true)]
+    #[arg(value_parser = sequences)]
     pub batch: Vec<u32>,
 
     /// Measured runs of each test, after warm-up [default: 5, 2 on the software device]
-    #[arg(short, long = "repetitions", value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    #[arg(short, long = "repetitions", value_name = "N", value_parser = count)]
     pub repeats: Option<u32>,
 
     /// Format, with llama-bench's fields
@@ -320,11 +318,11 @@ pub struct Speculate {
     pub text: Text,
 
     /// Most tokens of the text [default: 128, 32 on the software device]
-    #[arg(short = 'n', long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    #[arg(short = 'n', long, value_name = "N", value_parser = count)]
     pub count: Option<u32>,
 
     /// Measured runs, after warm-up [default: 5, 2 on the software device]
-    #[arg(short, long = "repetitions", value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    #[arg(short, long = "repetitions", value_name = "N", value_parser = count)]
     pub repeats: Option<u32>,
 
     #[command(flatten)]
@@ -348,11 +346,11 @@ pub struct Verify {
     pub text: Text,
 
     /// Steps [default: 32]
-    #[arg(short = 'n', long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    #[arg(short = 'n', long, value_name = "N", value_parser = count)]
     pub count: Option<u32>,
 
     /// Compare N greedy tokens with those of one launch per operation instead of logits
-    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = count)]
     #[arg(conflicts_with_all = ["count", "check"])]
     pub greedy: Option<u32>,
 
@@ -404,7 +402,7 @@ pub struct Info {
     pub file: Option<PathBuf>,
 
     /// Context to compute for, beside powers of two up to the model's
-    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = count)]
     pub ctx: Option<u32>,
 
     /// List the tensors too
@@ -446,17 +444,17 @@ pub struct Profile {
     pub common: Common,
 
     /// Tokens decoded [default: 16]
-    #[arg(short = 'n', long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    #[arg(short = 'n', long, value_name = "N", value_parser = count)]
     #[arg(conflicts_with = "pp")]
     pub count: Option<u32>,
 
     /// Time a prompt of N tokens instead; with -b the tokens of each sequence before the step [default of that:
     /// 128, 4 on the software device]
-    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = count)]
     pub pp: Option<u32>,
 
     /// Time a step of N sequences instead, up to 32
-    #[arg(short, long, value_name = "N", value_parser = sequences, allow_negative_numbers = true)]
+    #[arg(short, long, value_name = "N", value_parser = sequences)]
     #[arg(conflicts_with_all = ["count", "engine", "no_tuning"])]
     pub batch: Option<u32>,
 
@@ -475,7 +473,7 @@ pub struct Predict {
     pub launching: Launching,
 
     /// Tokens decoded; the last one is counted [default: 4]
-    #[arg(short = 'n', long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    #[arg(short = 'n', long, value_name = "N", value_parser = count)]
     pub count: Option<u32>,
 
     /// Chip that it is for: orin-agx-64, orin-agx-32, orin-nx-16, orin-nx-8, orin-nano-8, orin-nano-4 or h200
@@ -492,14 +490,14 @@ pub struct Predict {
 
     /// Positions at which a token is counted, separated by commas, as if the cache were full up to there
     #[arg(long, value_name = "N,..", value_delimiter = ',', conflicts_with = "count")]
-    #[arg(value_parser = whole, allow_negative_numbers = true)]
+    #[arg(value_parser = whole)]
     pub context: Vec<u32>,
 
     /// Predict a step of so many sequences, up to 32, separated by commas, at the position of --context [default:
     /// 192]
     #[arg(short, long, value_name = "N,..", value_delimiter = ',')]
     #[arg(conflicts_with_all = ["count", "against", "engine", "no_tuning"])]
-    #[arg(value_parser = sequences, allow_negative_numbers = true)]
+    #[arg(value_parser = sequences)]
     pub batch: Vec<u32>,
 
     /// Overrides a constant: sms, mhz, gbps, share, ipc, attention-ipc, exchange-cycles, launch-us or link-us
@@ -523,6 +521,6 @@ pub struct Synthesize {
     pub file: PathBuf,
 
     /// Seed of the weights
-    #[arg(long, value_name = "S", default_value_t = 0, value_parser = seed, allow_negative_numbers = true)]
+    #[arg(long, value_name = "S", default_value_t = 0, value_parser = seed)]
     pub seed: u64,
 }

@@ -6,8 +6,10 @@ pub mod sampling;
 pub mod speculation;
 mod values;
 
+use std::{env, io, process};
+
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory, Parser};
+use clap::{Arg, CommandFactory, Parser};
 use hcq::Selector;
 
 use crate::cli::commands::{Command, Run};
@@ -15,10 +17,11 @@ use crate::cli::commands::{Command, Run};
 /// Decodes a language model on a GPU without the CUDA runtime.
 ///
 /// Without a command it continues a text, as run does; without -m a story with the embedded model. Exit codes:
-/// 0 done, 1 failed or past the bounds of verify, 2 bad usage, 3 mistakes found by --check, 130 ended by
-/// Ctrl-C.
+/// 0 done, 1 failed or past the bounds of verify, 2 options or an environment that cannot be, 3 mistakes found by
+/// --check, 130 ended by Ctrl-C.
 #[derive(Debug, Parser)]
 #[command(name = "llm-demo", version, max_term_width = 100, args_conflicts_with_subcommands = true)]
+#[command(mut_args(negative), mut_subcommands(|subcommand| subcommand.mut_args(negative)))]
 pub struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
@@ -28,7 +31,7 @@ pub struct Cli {
 }
 
 /// Options of one subcommand that are often given to another or to none, and where they are.
-const ELSEWHERE: [(&str, &str); 29] = [
+const ELSEWHERE: [(&str, &str); 28] = [
     ("--bench", "bench -m FILE"),
     ("--pp", "bench --pp N"),
     ("--tg", "bench --tg N"),
@@ -39,7 +42,6 @@ const ELSEWHERE: [(&str, &str); 29] = [
     ("--profile-batch", "profile -b N"),
     ("--repeats", "bench -r N"),
     ("-r", "bench -r N"),
-    ("--json", "bench -o json"),
     ("--lookup", "speculate --lookup"),
     ("--draft", "speculate --draft FILE"),
     ("--verify", "verify -m FILE"),
@@ -68,17 +70,22 @@ impl Cli {
             Err(error) => error,
         };
         // The parser names the option also where the value came from the variable.
-        let named = std::env::args().any(|argument| argument.starts_with("--device"));
+        let named = env::args().any(|argument| argument.starts_with("--device"));
         match Selector::from_env() {
             Err(bad) if error.kind() == ErrorKind::ValueValidation && !named => {
                 usage(ErrorKind::ValueValidation, &format!("the environment variable HCQ_DEVICE: {bad}"))
             }
             _ => match elsewhere(&error) {
                 Some(message) => usage(error.kind(), &message),
-                None => error.exit(),
+                None => end(&error),
             },
         }
     }
+}
+
+/// A value that begins with a minus sign is out of its range, and no option.
+fn negative(arg: Arg) -> Arg {
+    arg.allow_negative_numbers(true)
 }
 
 /// The place of an option that the program, or its subcommand, does not have where it was written.
@@ -90,20 +97,62 @@ fn elsewhere(error: &clap::Error) -> Option<String> {
     match error.kind() {
         ErrorKind::ArgumentConflict => {
             let subcommand = context(ContextKind::InvalidSubcommand)?;
+            if Cli::command().find_subcommand(subcommand).is_none() {
+                return Some(stray(subcommand));
+            }
             Some(format!("options follow the subcommand: llm-demo {subcommand} [OPTIONS]"))
         }
         ErrorKind::UnknownArgument => {
             let unknown = context(ContextKind::InvalidArg)?;
-            let (option, form) = ELSEWHERE.into_iter().find(|(option, _)| *option == unknown)?;
-            let subcommand = form.split_once(' ').map_or(form, |(name, _)| name);
-            Some(format!("{option} is of the subcommand {subcommand}: llm-demo {form}"))
+            if let Some((option, form)) = ELSEWHERE.into_iter().find(|(option, _)| *option == unknown) {
+                let subcommand = form.split_once(' ').map_or(form, |(name, _)| name);
+                return Some(format!("{option} is of the subcommand {subcommand}: llm-demo {form}"));
+            }
+            let Some(name) = unknown.strip_prefix("--") else {
+                return (!unknown.starts_with('-')).then(|| stray(unknown));
+            };
+            let command = Cli::command();
+            if command.find_subcommand(name).is_some() {
+                return Some(format!("{unknown} is a subcommand: llm-demo {name}"));
+            }
+            let has = |of: &&clap::Command| of.get_arguments().any(|known| known.get_long() == Some(name));
+            let others: Vec<&str> = command.get_subcommands().filter(has).map(|of| of.get_name()).collect();
+            (!others.is_empty()).then(|| format!("{unknown} is an option of {}", others.join(", ")))
         }
         _ => None,
     }
 }
 
+/// The message for a word that is neither an option nor a value.
+fn stray(word: &str) -> String {
+    format!(
+        "{word:?} is neither an option nor a value of one: quote a prompt of several words, -p \"two words\"; the \
+         value of --check follows an equals sign, --check=memory"
+    )
+}
+
+/// Ends the program with a message, and with the usage of the subcommand that is named.
 fn usage(kind: ErrorKind, message: &str) -> ! {
-    Cli::command().error(kind, message).exit()
+    let mut command = Cli::command();
+    command.build();
+    let named = env::args().nth(1).unwrap_or_default();
+    let error = match command.find_subcommand_mut(named) {
+        Some(subcommand) => subcommand.error(kind, message),
+        None => Cli::command().error(kind, message),
+    };
+    end(&error)
+}
+
+/// Prints help, version or usage error, and ends the program.
+fn end(error: &clap::Error) -> ! {
+    let code = match error.print() {
+        Err(unwritten) if unwritten.kind() != io::ErrorKind::BrokenPipe => {
+            anstream::eprintln!("llm-demo: {unwritten}");
+            1
+        }
+        _ => error.exit_code(),
+    };
+    process::exit(code)
 }
 
 #[cfg(test)]

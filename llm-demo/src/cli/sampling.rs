@@ -12,40 +12,40 @@ use crate::cli::values::{Bias, finite, fraction, not_negative, positive, seed, w
 pub struct Sampling {
     /// Temperature of the choice; 0 takes the most likely token [default: 0, or 0.8 with another sampling
     /// option]
-    #[arg(long, value_name = "T", value_parser = not_negative, allow_negative_numbers = true)]
+    #[arg(long, value_name = "T", value_parser = not_negative)]
     pub temp: Option<f32>,
 
     /// Choose among the K most likely tokens; 0 for all [default: 40]
-    #[arg(long, value_name = "K", value_parser = whole, allow_negative_numbers = true)]
+    #[arg(long, value_name = "K", value_parser = whole)]
     pub top_k: Option<u32>,
 
     /// Choose among the most likely tokens that have this probability together [default: 0.95]
-    #[arg(long, value_name = "P", value_parser = fraction, allow_negative_numbers = true)]
+    #[arg(long, value_name = "P", value_parser = fraction)]
     pub top_p: Option<f32>,
 
     /// Exclude tokens less likely than this share of the most likely one's probability [default: 0.05]
-    #[arg(long, value_name = "P", value_parser = fraction, allow_negative_numbers = true)]
+    #[arg(long, value_name = "P", value_parser = fraction)]
     pub min_p: Option<f32>,
 
     /// Seed of the random sequence [default: 0]
-    #[arg(long, value_name = "S", value_parser = seed, allow_negative_numbers = true)]
+    #[arg(long, value_name = "S", value_parser = seed)]
     pub seed: Option<u64>,
 
     /// Divide the logits of the last tokens by F if they are positive, multiply them if they are negative; 1
     /// for none [default: 1]
-    #[arg(long, value_name = "F", value_parser = positive, allow_negative_numbers = true)]
+    #[arg(long, value_name = "F", value_parser = positive)]
     pub repeat_penalty: Option<f32>,
 
     /// Tokens of prompt and text that --repeat-penalty is for [default: 64]
-    #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = whole)]
     pub repeat_last_n: Option<u32>,
 
     /// Take F from the logits of tokens that the text has [default: 0]
-    #[arg(long, value_name = "F", value_parser = finite, allow_negative_numbers = true)]
+    #[arg(long, value_name = "F", value_parser = finite)]
     pub presence_penalty: Option<f32>,
 
     /// Take F from the logit of a token for each time that the text has it [default: 0]
-    #[arg(long, value_name = "F", value_parser = finite, allow_negative_numbers = true)]
+    #[arg(long, value_name = "F", value_parser = finite)]
     pub frequency_penalty: Option<f32>,
 
     /// Add to the logits of tokens, by their numbers; llm-demo tokenize prints those of a text. With penalties

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use ga10b_llm::gguf::{Array, Gguf, Value};
 use ga10b_llm::session::{Reader, Summary, is_session};
 use ga10b_llm::{Footprint, Model, embedded};
@@ -14,7 +14,7 @@ use hcq::Device;
 use crate::cli::commands::Info;
 use crate::cli::options::Common;
 use crate::memory::size;
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, Usage};
 use crate::report::ModelReport;
 use crate::session::{self, Setup};
 use crate::terminal;
@@ -33,10 +33,9 @@ pub fn run(info: &Info) -> anyhow::Result<Outcome> {
         let model = info.common.model.path.as_ref().filter(|_| info.file.is_some());
         return about_session(path, model);
     }
-    ensure!(
-        info.file.is_none() || info.common.model.path.is_none(),
-        "FILE and -m both name a model; one is enough"
-    );
+    if info.file.is_some() && info.common.model.path.is_some() {
+        return Err(Usage("FILE and -m both name a model; one is enough".to_owned()).into());
+    }
     let gguf = match path {
         Some(path) => Gguf::open(path).with_context(|| format!("cannot use the model {}", path.display()))?,
         None => Gguf::from_bytes(embedded::STORIES)?,

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::cli::commands::Predict;
 use crate::commands::predict::{NOTE, error_of_constants, machines};
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, Usage};
 use crate::progress;
 use crate::report::{self, ModelReport};
 use crate::session;
@@ -57,7 +57,10 @@ struct Row {
 pub fn run(predict: &Predict) -> anyhow::Result<Outcome> {
     let model = session::model(&predict.model)?;
     let most = predict.batch.iter().copied().max().unwrap_or(1) as usize;
-    ensure!(predict.context.len() <= 1, "--context with -b is one position, not {}", predict.context.len());
+    if predict.context.len() > 1 {
+        let refused = format!("--context with -b is one position, not {}", predict.context.len());
+        return Err(Usage(refused).into());
+    }
     let room = model.config.context - 1;
     let position = predict.context.first().map_or(POSITION.min(room), |n| *n as usize);
     ensure!(position <= room, "position {position} is past the model's context of {}", room + 1);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use ga10b_llm::engine::PAGE;
 use ga10b_llm::{Columns, ColumnsOptions, Model, Tokenizer};
 use tokio::runtime;
@@ -15,7 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::cli::commands::Serve;
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, Usage};
 use crate::serve::access::Access;
 use crate::serve::app::{App, Limits, Own, router};
 use crate::serve::batch::Batch;
@@ -111,9 +111,11 @@ fn parallel(serve: &Serve, model: &Model, context: usize) -> anyhow::Result<usiz
     match serve.parallel.map(|n| n as usize) {
         Some(1) => Ok(1),
         Some(parallel) => {
+            let given = if engine.is_some() { "--engine is" } else { "--lookup and --draft are" };
+            if engine.is_some() || drafts {
+                return Err(Usage(format!("{given} for --parallel 1, not {parallel}")).into());
+            }
             lacking.context("use --parallel 1")?;
-            ensure!(engine.is_none(), "--engine is for --parallel 1, not {parallel}");
-            ensure!(!drafts, "--lookup and --draft are for --parallel 1, not {parallel}");
             Ok(parallel)
         }
         None if engine.is_some() || drafts => Ok(1),
@@ -171,8 +173,10 @@ fn key(serve: &Serve) -> anyhow::Result<Option<String>> {
             Some(text.trim().to_owned())
         }
     };
-    ensure!(key.as_ref().is_none_or(|key| !key.is_empty()), "the key is empty");
-    Ok(key)
+    match key {
+        Some(key) if key.is_empty() => Err(Usage("the key is empty".to_owned()).into()),
+        key => Ok(key),
+    }
 }
 
 /// The options of generation where a request names none.

@@ -39,7 +39,7 @@ fn the_checker_finds_nothing_in_the_built_in_kernels() {
 #[test]
 fn the_checker_says_why_it_cannot_search_on_a_gpu() {
     let (code, out, err) = run(&["-n", "2", "--check", "--device", "rm"]);
-    assert_eq!((code, out.as_str()), (1, ""));
+    assert_eq!((code, out.as_str()), (2, ""));
     assert!(err.contains("the device is \"rm\"") && err.contains("Use --device sim"), "{err}");
 }
 
@@ -249,6 +249,12 @@ fn wrong_usage_exits_with_2_and_says_what_to_enter() {
         (&["--tune=prompt"], "--tune is of the subcommand tune: llm-demo tune [PARTS]"),
         (&["-b", "2"], "llm-demo bench -b N"),
         (&["--man", "x"], "llm-demo man FOLDER"),
+        (&["--serve"], "--serve is a subcommand: llm-demo serve"),
+        (&["info", "--json"], "--json is an option of speculate, tune, profile, predict"),
+        (&["info", "--json"], "Usage: llm-demo info"),
+        (&["-p", "hello", "world"], "quote a prompt"),
+        (&["run", "-p", "hello", "world"], "quote a prompt"),
+        (&["--check", "memory"], "--check=memory"),
         (&["-n", "3", "info"], "options follow the subcommand: llm-demo info"),
         (&["synthesize", "llama-9:q6_k", "x.gguf"], "llama-9"),
         (&["synthesize", "tiny-llama:q9", "x.gguf"], "q9"),
@@ -257,6 +263,33 @@ fn wrong_usage_exits_with_2_and_says_what_to_enter() {
         let (code, out, err) = run(args);
         assert_eq!((code, out.as_str()), (2, ""), "{args:?}: {err}");
         assert!(err.contains("error: ") && err.contains(words), "{args:?}: {err}");
+    }
+}
+
+#[test]
+fn settings_that_cannot_be_exit_with_2() {
+    for (variable, value, args) in [
+        ("HCQ_PROFILE", "/nowhere", &["-n", "1"][..]),
+        ("HCQ_CONSERVATIVE", "x", &["-n", "1"]),
+        ("NVGPU_SIM_WHATIF", ",", &["-n", "1"]),
+        ("NVGPU_SIM_SMS", "3", &["-n", "1", "--check"]),
+    ] {
+        let (code, out, err) = ended(command(args).env(variable, value));
+        assert_eq!((code, out.as_str()), (2, ""), "{variable}: {err}");
+        assert!(err.contains(variable), "{err}");
+    }
+}
+
+#[test]
+fn a_full_disk_is_an_error_said_once() {
+    for args in
+        [&["--help"][..], &["--version"], &["bench", "--help"], &["tokenize"], &["completions", "zsh"]]
+    {
+        let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux has it");
+        let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin!("llm-demo"));
+        let output = command.args(args).stdout(full).output().expect("the program starts");
+        let err = String::from_utf8(output.stderr).expect("UTF-8");
+        assert_eq!((output.status.code(), err.lines().count()), (Some(1), 1), "{args:?}: {err}");
     }
 }
 

@@ -23,6 +23,13 @@ fn a_number_that_cannot_be_says_what_can() {
         (&["bench", "-b", "33"], "a whole number from 1 to 32"),
         (&["profile", "--pp", "0"], "a whole number from 1 to"),
         (&["predict", "--orin", "ipc=1e300"], "from 1e-6 to 1000000000.0, not 1e300"),
+        (&["serve", "--port", "-1"], "-1 is not in 0..=65535"),
+        (&["tune", "--budget", "-1"], "invalid value '-1' for '--budget"),
+        (&["logits", "x", "--tokens", "-1"], "invalid value '-1' for '--tokens"),
+        (&["--lookup", "--draft-max", "-1"], "-1 is not in 1..=31"),
+        (&["bench", "-p", "0", "-n", "0"], "nothing to measure: -p and -n are all 0"),
+        (&["bench", "-b", "1", "-p", "0"], "a prompt of at least 1 token"),
+        (&["info", "x", "-m", "y"], "FILE and -m both name a model"),
     ] {
         let (code, out, err) = run(args, "");
         assert_eq!((code, out.as_str()), (2, ""), "{args:?}: {err}");
@@ -40,7 +47,6 @@ fn more_than_the_context_is_refused_and_all_of_it_is_not() {
         (&["profile", "--pp", "1025"], "--pp 1025 does not fit"),
         (&["predict", "-n", "1025"], "position 1024 is past the model's context of 1024"),
         (&["bench", "-b", "1", "-p", "1000", "-n", "25"], "1025 tokens do not fit"),
-        (&["bench", "-b", "1", "-p", "0"], "a prompt of at least 1 token"),
         (&["profile", "-b", "1", "--pp", "1024"], "1025 tokens do not fit"),
     ] {
         let (code, _, err) = run(args, "");

@@ -152,17 +152,18 @@ fn a_key_from_a_file_is_asked_for() {
 fn what_cannot_be_served_is_said_at_once() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = taken.local_addr().expect("an address").port().to_string();
-    let fails = |args: &[&str], words: &str| {
+    let ends = |args: &[&str], with: i32, words: &str| {
         let output = program().args(args).output().expect("the program starts");
         let err = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(1), "{err}");
+        assert_eq!(output.status.code(), Some(with), "{err}");
         assert!(err.contains(words), "{err}");
     };
+    let fails = |args: &[&str], words: &str| ends(args, 1, words);
     fails(&["--port", &port], "cannot listen on 127.0.0.1");
     fails(&["--port", "0", "--template", "/nonexistent"], "cannot use the template");
-    fails(&["--port", "0", "--api-key", ""], "the key is empty");
+    ends(&["--port", "0", "--api-key", ""], 2, "the key is empty");
     let both = ["--port", "0", "--parallel", "2", "--engine", "operations"];
-    fails(&both, "--engine is for --parallel 1, not 2");
+    ends(&both, 2, "--engine is for --parallel 1, not 2");
     // Found when the engine is set up, with a listening port.
     fails(
         &["--port", "0", "--engine", "persistent", "--kv", "q8_0", "-m", "/nonexistent.gguf"],

@@ -95,7 +95,12 @@ fn a_session_that_does_not_suit_is_an_error_and_stays() {
     assert!(code == 1 && err.contains("not a session"), "{err}");
     let nowhere = below(folder.path(), "no/such/file");
     let (code, out, err) = run(&["run", "--session", &nowhere], "");
-    assert!(code == 1 && out.is_empty() && err.contains("no/such/file"), "{err}");
+    assert!(code == 1 && out.is_empty() && err.contains("no/such/file") && !err.contains("at path"), "{err}");
+    fs::write(&file, "").expect("written");
+    let (code, _, err) = run(&sim, "");
+    assert!(code == 1 && err.contains("not a session: it is empty"), "{err}");
+    let (code, _, err) = run(&["run", "-m", &file], "");
+    assert!(code == 1 && err.contains("not a GGUF file: it is empty"), "{err}");
     let (code, _, err) = run(&["run", "--session", "/dev/null"], "");
     assert!(code == 1 && err.contains("not a regular file"), "{err}");
 }

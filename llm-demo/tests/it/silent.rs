@@ -46,10 +46,59 @@ fn a_wrong_token_loses_no_file() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("logits");
     std::fs::write(&file, "precious").expect("written");
-    let (code, _, err) = run(&["logits", name(&file), "--tokens", "1,99999"]);
+    let (code, _, err) = run(&["logits", name(&file), "--tokens", "1"]);
+    assert_eq!(code, 1);
+    assert!(err.contains("logits: it is there, and is no file of logits"), "{err}");
+    assert_eq!(std::fs::read(&file).expect("there"), b"precious");
+    let other = folder.path().join("other");
+    let (code, _, err) = run(&["logits", name(&other), "--tokens", "1,99999"]);
     assert_eq!(code, 1);
     assert!(err.contains("token 99999 is outside the vocabulary of 1024"), "{err}");
-    assert_eq!(std::fs::read(&file).expect("there"), b"precious");
+    assert!(!other.exists());
+}
+
+#[test]
+fn a_file_is_not_both_read_and_written_nor_written_twice() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |file: &str| name(&folder.path().join(file)).to_owned();
+    let (model, link, lark, new, below) =
+        (path("m.gguf"), path("link.gguf"), path("g.lark"), path("new"), path("./new"));
+    with(Path::new(&model), &[], &[]);
+    std::fs::hard_link(&model, &link).expect("linked");
+    std::fs::write(&lark, "start: \"a\"").expect("written");
+    let before = std::fs::read(&model).expect("there");
+    for (args, words) in [
+        (&["-m", &model, "--trace", &link][..], "is the model and the trace"),
+        (&["logits", &model, "-m", &model, "--tokens", "1"], "is the model and the file of logits"),
+        (&["-m", &model, "-f", &lark, "--trace", &lark], "is the prompt and the trace"),
+        (&["--grammar", &lark, "--session", &lark], "is the grammar and the session"),
+        (&["--session", &new, "--trace", &below], "is the session and the trace"),
+        (&["chat", "--template", &lark, "--session", &lark], "is the template and the session"),
+    ] {
+        let (code, out, err) = run(args);
+        assert_eq!((code, out.as_str()), (2, ""), "{args:?}: {err}");
+        assert!(err.contains(words), "{args:?}: {err}");
+    }
+    // Another kind of file, and what is not there: before a device is opened.
+    for (args, words) in [
+        (&["--trace", &model][..], "is no trace that is known to be of llm-demo"),
+        (&["synthesize", "tiny-llama:q6_k", &model], "is no synthetic model"),
+        (&["--trace", "/nonexistent/trace"], "cannot write /nonexistent/trace: "),
+        (&["--grammar", "/nonexistent/lark"], "cannot use the grammar /nonexistent/lark"),
+        (&["chat", "--template", "/nonexistent/jinja"], "cannot use the template /nonexistent/jinja"),
+    ] {
+        let (code, out, err) = run(args);
+        assert_eq!((code, out.as_str()), (1, ""), "{args:?}: {err}");
+        assert!(err.contains(words) && !err.contains("opened a GPU"), "{args:?}: {err}");
+    }
+    assert!(std::fs::read(&model).expect("there") == before && !Path::new(&new).exists());
+    // Its like is replaced.
+    for _ in 0..2 {
+        let (code, _, err) = run(&["-n", "1", "--trace", &new]);
+        assert_eq!(code, 0, "{err}");
+        let (code, _, err) = run(&["synthesize", "tiny-llama:q6_k", &path("tiny.gguf")]);
+        assert_eq!(code, 0, "{err}");
+    }
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub fn is_session(path: &Path) -> Result<bool> {
 /// # Errors
 /// [`Error::File`]; what `write` returns.
 pub fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
-    let failed = |source| Error::File { action: "write", path: path.to_owned(), source };
+    let failed = |source| Error::File { action: "write", path: path.to_owned(), source: system(source) };
     // The target of a link is replaced, not the link.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let folder = folder(&target);
@@ -52,7 +52,16 @@ pub fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) ->
 pub fn check_writable(path: &Path) -> Result<()> {
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let file = NamedTempFile::new_in(folder(&target)).and_then(NamedTempFile::close);
-    file.map_err(|source| Error::File { action: "write", path: path.to_owned(), source })
+    file.map_err(|source| Error::File { action: "write", path: path.to_owned(), source: system(source) })
+}
+
+/// The system's error, without the name of the temporary file that `tempfile` adds.
+fn system(error: io::Error) -> io::Error {
+    let text = error.to_string();
+    match text.split_once(" at path ") {
+        Some((system, _)) => io::Error::new(error.kind(), system),
+        None => error,
+    }
 }
 
 fn folder(path: &Path) -> PathBuf {

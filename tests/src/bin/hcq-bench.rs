@@ -46,7 +46,8 @@ fn run(cli: &Cli) -> Result<()> {
     if cli.host_release {
         options.profile.release = Some(Release::Host);
     }
-    let device = Device::open_with(cli.device, options).context("opening the device")?;
+    let device = Device::open_with(cli.device, options)
+        .with_context(|| format!("cannot open the device \"{}\"", cli.device))?;
     let mut bench = Bench::new(device)?;
     bench.warm_up(WARM)?;
     bench.launches(cli.launches)?;
@@ -61,11 +62,8 @@ fn run(cli: &Cli) -> Result<()> {
 }
 
 fn main() -> ExitCode {
-    match run(&Cli::parse()) {
+    match run(&output::options()) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            eprintln!("hcq-bench: {e:#}");
-            output::code(&e)
-        }
+        Err(error) => output::failed("hcq-bench", &error),
     }
 }

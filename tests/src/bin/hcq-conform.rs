@@ -3,7 +3,7 @@
 //! Runs the same programs with the same inputs on the device, on the software ga10b (sm_87 code) and on the
 //! software ga10b with Hopper's SMs (sm_90 code), and compares all their outputs with each other and, where
 //! it is known, with what is right. Where the device is itself the software one, only the two models are
-//! compared. Ends with 1 if anything differs that is not allowed to.
+//! compared. Ends with 1 if anything differs that is not allowed to, with 2 if options or environment cannot be.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -59,12 +59,9 @@ fn run(cli: &Cli) -> Result<bool> {
 }
 
 fn main() -> ExitCode {
-    match run(&Cli::parse()) {
+    match run(&output::options()) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
-        Err(e) => {
-            eprintln!("hcq-conform: {e:#}");
-            output::code(&e)
-        }
+        Err(error) => output::failed("hcq-conform", &error),
     }
 }

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use ga10b_tests::fuzz::program::{self, Options};
 use ga10b_tests::fuzz::targets;
+use ga10b_tests::output;
 
 /// Feeds parsers, decoders and the software ga10b with damaged inputs.
 #[derive(Parser)]
@@ -18,5 +19,5 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
-    program::main("hcq-fuzz", &Cli::parse().options, targets())
+    program::main("hcq-fuzz", &output::options::<Cli>().options, targets())
 }

@@ -49,12 +49,9 @@ enum RoleName {
 }
 
 fn main() -> ExitCode {
-    match run(Cli::parse()) {
+    match run(output::options()) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("hcq-soak: {error:?}");
-            output::code(&error)
-        }
+        Err(error) => output::failed("hcq-soak", &error),
     }
 }
 

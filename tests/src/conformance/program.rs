@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::conformance::case::Case;
 use crate::conformance::report::Comparison;
 use crate::conformance::runner::Runner;
-use crate::output;
+use crate::output::{self, Usage};
 
 /// Options of the comparison and of its output.
 #[derive(Args, Debug)]
@@ -93,17 +93,37 @@ impl Sides {
     }
 }
 
+/// The cases whose family or name contains `only`.
+fn chosen<'a>(only: &str, cases: &'a [Case]) -> Result<Vec<&'a Case>, Usage> {
+    /// Names that are suggested.
+    const NEAR: usize = 5;
+    let names = |case: &'a Case| [case.family, &*case.program];
+    let has = |case: &&'a Case| names(case).iter().any(|name| name.contains(only));
+    let found: Vec<&Case> = cases.iter().filter(has).collect();
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    let mut near: Vec<&str> = cases.iter().flat_map(names).collect();
+    near.sort_by(|a, b| {
+        strsim::jaro_winkler(b, only).total_cmp(&strsim::jaro_winkler(a, only)).then(a.cmp(b))
+    });
+    near.dedup();
+    near.truncate(NEAR);
+    Err(Usage(format!(
+        "--only {only}: no program has that in its family or name; near are {}",
+        near.join(", ")
+    )))
+}
+
 /// Runs those of `cases` that are chosen, and prints what differs, then `remark`. Whether all agree.
 ///
 /// # Errors
 /// Those of opening devices, and of standard output.
 pub fn run(options: &Options, cases: &[Case], remark: &str) -> Result<bool> {
+    let chosen = chosen(options.only.as_deref().unwrap_or_default(), cases)?;
     let mut sides = Sides::open(options.device)?;
     let mut comparisons = sides.comparisons(options.listed);
-    let chosen = |case: &Case| {
-        options.only.as_deref().is_none_or(|o| case.family.contains(o) || case.program.contains(o))
-    };
-    for case in cases.iter().filter(|c| chosen(c)) {
+    for case in chosen {
         sides.run(case, &mut comparisons)?;
     }
     let device = sides.runners.iter().find(|(name, _)| *name == "device").map(|(_, r)| r.device().info());

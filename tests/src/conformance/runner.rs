@@ -27,7 +27,7 @@ impl Runner {
     /// # Errors
     /// Those of opening it.
     pub fn open(selector: Selector) -> Result<Self> {
-        Self::over(Device::open(selector).with_context(|| format!("opening the device ({selector:?})"))?)
+        Self::over(Device::open(selector).with_context(|| format!("cannot open the device \"{selector}\""))?)
     }
 
     /// On a software GPU with SMs of `arch`, which runs warps in an order of its own for each seed.

@@ -6,7 +6,6 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context;
 use clap::Args;
 
 use crate::fuzz::runner::{self, Cases};
@@ -50,9 +49,10 @@ fn time(text: &str) -> Result<Duration, String> {
 fn chosen(names: &[String], known: &[Target]) -> anyhow::Result<Vec<Target>> {
     let find = |name: &String| {
         let found = known.iter().find(|target| target.name == name).copied();
-        found.with_context(|| {
+        found.ok_or_else(|| {
             let names: Vec<_> = known.iter().map(|target| target.name).collect();
-            format!("{name} is no target: expected one of {}", names.join(", "))
+            let expected = format!("{name} is no target: expected one of {}", names.join(", "));
+            output::Usage(expected).into()
         })
     };
     if names.is_empty() { Ok(known.to_vec()) } else { names.iter().map(find).collect() }
@@ -63,18 +63,12 @@ fn chosen(names: &[String], known: &[Target]) -> anyhow::Result<Vec<Target>> {
 pub fn main(name: &'static str, options: &Options, targets: &[Target]) -> ExitCode {
     let targets = match chosen(&options.targets, targets) {
         Ok(targets) => targets,
-        Err(error) => {
-            eprintln!("{name}: {error:#}");
-            return ExitCode::from(2);
-        }
+        Err(error) => return output::failed(name, &error),
     };
     match run(name, options, &targets) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("{name}: {error:#}");
-            output::code(&error)
-        }
+        Err(error) => output::failed(name, &error),
     }
 }
 

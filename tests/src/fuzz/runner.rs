@@ -27,7 +27,7 @@ pub struct Cases {
     pub seed: u64,
     /// Their numbers.
     pub numbers: Range<u64>,
-    /// No case begins later than this after the first.
+    /// No case but the first begins later than this after it.
     pub time: Duration,
     /// Whether to print the number of each case before it runs: for a process that a signal ends.
     pub trace: bool,
@@ -121,7 +121,7 @@ fn loop_over(target: &Target, cases: &Cases, current: &AtomicU64) -> Result<Outc
     let began = Instant::now();
     let mut run = 0;
     for number in cases.numbers.clone() {
-        if began.elapsed() >= cases.time {
+        if run > 0 && began.elapsed() >= cases.time {
             break;
         }
         current.store(number, Relaxed);
@@ -162,6 +162,12 @@ mod tests {
         assert_eq!(run(&target, &one).unwrap_err(), failure);
         let line = format!("hcq-fuzz --seed 3 --case {} planted", failure.case);
         assert!(failure.to_string().ends_with(&line), "{failure}");
+    }
+
+    #[test]
+    fn one_case_runs_however_little_time_there_is() {
+        let target = planted(|| Box::new(|_: &mut StdRng| ()));
+        assert_eq!(run(&target, &Cases { time: Duration::ZERO, ..CASES }).unwrap().cases, 1);
     }
 
     #[test]

@@ -28,7 +28,7 @@ fn fuzz() -> Command {
 
 fn conform() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hcq-conform"));
-    command.args(["--device=sim", "--only=nothing-has-this-name"]);
+    command.args(["--device=sim", "--only=convergence"]);
     command
 }
 
@@ -38,9 +38,15 @@ fn run(command: &mut Command, stdout: Stdio) -> (Option<i32>, String) {
     (status.code(), String::from_utf8_lossy(&stderr).into_owned())
 }
 
+fn version() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hcq-bench"));
+    command.arg("--version");
+    command
+}
+
 #[test]
 fn a_closed_reader_ends_quietly_with_the_code_and_a_full_disk_is_an_error() {
-    for mut command in [soak(), fuzz(), conform()] {
+    for mut command in [soak(), fuzz(), conform(), version()] {
         let (reader, writer) = std::io::pipe().expect("a pipe");
         drop(reader);
         let closed = run(&mut command, writer.into());
@@ -71,5 +77,22 @@ fn a_number_that_makes_no_sense_is_a_usage_error_that_says_what_does() {
         let (code, text) = run(Command::new(program).arg(option), Stdio::null());
         assert_eq!(code, Some(2), "{option}: {text}");
         assert!(text.contains(bounds), "{option}: {text}");
+    }
+}
+
+#[test]
+fn what_cannot_be_used_is_named_with_advice_and_ends_with_2() {
+    let [bench, conform] = [env!("CARGO_BIN_EXE_hcq-bench"), env!("CARGO_BIN_EXE_hcq-conform")];
+    for (program, args, variable, words) in [
+        (conform, "--only=convergense", ("HCQ_DEVICE", "sim"), "near are convergence"),
+        (conform, "--device=sim", ("NVGPU_SIM_SMS", "3"), "NVGPU_SIM_SMS"),
+        (conform, "--device=sim", ("NVGPU_SIM_WHATIF", ","), "NVGPU_SIM_WHATIF"),
+        (bench, "--device=sim", ("HCQ_CONSERVATIVE", "x"), "HCQ_CONSERVATIVE"),
+        (bench, "--device=sim", ("HCQ_PROFILE", "/nowhere"), "\n  `nvdiag bringup` writes"),
+        (env!("CARGO_BIN_EXE_hcq-fuzz"), "nosuch", ("HCQ_DEVICE", "sim"), "expected one of"),
+    ] {
+        let (code, text) = run(Command::new(program).arg(args).env(variable.0, variable.1), Stdio::null());
+        assert_eq!(code, Some(2), "{args}: {text}");
+        assert!(text.contains(words), "{args}: {text}");
     }
 }

@@ -17,7 +17,7 @@ use ga10b_llm_tools::first_token::Stopwatch;
 use hcq::Device;
 
 use crate::cli::commands::{Bench, Choice};
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, Usage};
 use crate::progress;
 use crate::report::{DeviceReport, ModelReport};
 use crate::session::{self, Session, Setup};
@@ -37,6 +37,7 @@ struct Plan {
 
 pub fn run(bench: &Bench, began: Instant) -> anyhow::Result<Outcome> {
     let watch = Stopwatch::since_process_start(began);
+    check(bench)?;
     let model = session::model(&bench.common.model)?;
     let (common, tests) = match bench.batch.is_empty() {
         true => of_engine(bench, &model, watch)?,
@@ -48,6 +49,19 @@ pub fn run(bench: &Bench, began: Instant) -> anyhow::Result<Outcome> {
     let results = Results { common, file, kv, tests };
     results.write(bench.output, &mut io::stdout().lock())?;
     Ok(Outcome::Good)
+}
+
+/// Refuses numbers that leave nothing to measure, or a prompt without tokens where there has to be one.
+fn check(bench: &Bench) -> Result<(), Usage> {
+    let none = |list: &[u32]| !list.is_empty() && list.iter().all(|n| *n == 0);
+    let refused = match bench.batch.is_empty() {
+        true if none(&bench.prompt) && none(&bench.generate) => "nothing to measure: -p and -n are all 0",
+        false if bench.prompt.contains(&0) => {
+            "-p is 0: with -b each sequence has a prompt of at least 1 token"
+        }
+        _ => return Ok(()),
+    };
+    Err(Usage(refused.to_owned()))
 }
 
 /// Measures an engine, which processes one sequence.
@@ -121,7 +135,6 @@ fn of_columns(bench: &Bench, model: &Model) -> anyhow::Result<(Common, Vec<Measu
         context <= trained,
         "{context} tokens do not fit the model's context of {trained}: choose smaller -p, -n"
     );
-    ensure!(!plan.prompts.contains(&0), "-p is 0: with -b each sequence has a prompt of at least 1 token");
     let batches: Vec<usize> = bench.batch.iter().map(|batch| *batch as usize).collect();
     let options = ColumnsOptions::new(most(&batches), context).with_cache(bench.common.launching.kv);
     let (free, begin) = (free(&device), Instant::now());
@@ -212,7 +225,6 @@ impl Plan {
         for generate in self.generated.iter().filter(|n| **n > 0) {
             bench.choice.iter().try_for_each(|choice| add(0, *generate, *choice))?;
         }
-        ensure!(!tests.is_empty(), "nothing to measure: -p and -n are all 0");
         Ok(tests)
     }
 }

@@ -24,12 +24,9 @@ fn main() -> ExitCode {
         true => String::new(),
         false => format!("kernels without a case: {}", undriven.join(", ")),
     };
-    match program::run(&Cli::parse().options, &cases(), &remark) {
+    match program::run(&output::options::<Cli>().options, &cases(), &remark) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
-        Err(e) => {
-            eprintln!("llm-conform: {e:#}");
-            output::code(&e)
-        }
+        Err(error) => output::failed("llm-conform", &error),
     }
 }

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use ga10b_llm_checks::model_files;
 use ga10b_tests::fuzz::program::{self, Options};
+use ga10b_tests::output;
 
 /// Feeds parsers of models with damaged inputs.
 #[derive(Parser)]
@@ -18,5 +19,5 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
-    program::main("llm-fuzz", &Cli::parse().options, &[model_files::GGUF])
+    program::main("llm-fuzz", &output::options::<Cli>().options, &[model_files::GGUF])
 }

@@ -33,7 +33,8 @@ struct Cli {
 }
 
 fn run(cli: &Cli) -> Result<()> {
-    let device = Device::open(cli.device).context("opening the device")?;
+    let device =
+        Device::open(cli.device).with_context(|| format!("cannot open the device \"{}\"", cli.device))?;
     let bench = Bench::new(device)?;
     bench.warm_up(WARM)?;
     let mut kernels = Kernels(bench);
@@ -42,11 +43,8 @@ fn run(cli: &Cli) -> Result<()> {
 }
 
 fn main() -> ExitCode {
-    match run(&Cli::parse()) {
+    match run(&output::options()) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            eprintln!("llm-bench: {e:#}");
-            output::code(&e)
-        }
+        Err(error) => output::failed("llm-bench", &error),
     }
 }
