@@ -124,9 +124,15 @@ fn logs_that_are_none_are_told() {
     let files = Files::new();
     refused(&["esr", "--log", "/no/such/log"], &["/no/such/log", "No such file"]);
     refused(&["esr", "--log", "/"], &["/", "directory"]);
-    let (code, out, _) = nvdiag(&["esr", "--log", &files.put("empty", b"")]);
-    assert_eq!(code, 0);
-    assert!(out.contains("no lines"), "an empty log is told from one without faults: {out}");
+    refused(&["esr", "--log", &files.put("empty", b"")], &["empty is empty"]);
+    assert_eq!(nvdiag(&["esr", &files.put("blank", b"\n")]).0, 0);
+    for document in ["{}", "[]", "[null]", "null", "\"\"", ""] {
+        let map = files.put("map", document.as_bytes());
+        refused(&["vamap", "--map", &map], &["map", "nvdiag.map/1"]);
+        refused(&["esr", "--warp-esr", "f", "--map", &map], &["map", "nvdiag.map/1"]);
+        refused(&["trace", "--replay", &map], &["header of a trace"]);
+        refused(&["bringup", "--read", &map], &["no tar.gz"]);
+    }
     refused(
         &["esr", "--map", &files.put("map", b"not a map"), "--warp-esr", "f"],
         &["map", "nvdiag vamap --json"],
