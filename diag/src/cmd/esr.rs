@@ -48,10 +48,10 @@ pub struct Args {
     #[arg(value_name = "LOG", conflicts_with_all = ["log", "warp_esr", "pid"])]
     file: Option<PathBuf>,
     /// A warp error register, typed by hand: hexadecimal with 0x, or decimal as nvgpu prints it.
-    #[arg(long, value_name = "NUMBER", value_parser = register, allow_negative_numbers = true)]
+    #[arg(long, value_name = "NUMBER", value_parser = register)]
     warp_esr: Option<Register>,
     /// The SM-wide error register beside it, in the same forms.
-    #[arg(long, value_name = "NUMBER", value_parser = register, allow_negative_numbers = true)]
+    #[arg(long, value_name = "NUMBER", value_parser = register)]
     global_esr: Option<Register>,
     /// The program counter beside it, in hexadecimal.
     #[arg(long, value_name = "HEX", value_parser = address)]

@@ -308,3 +308,34 @@ fn files_of_others_are_told_from_files_that_are_not_there() {
         refused(command, &["secret", "Permission denied"]);
     }
 }
+
+#[test]
+fn a_number_below_the_least_is_refused_as_one() {
+    for (arguments, option) in [
+        (&["provoke", "oob", "--deadline", "-1"][..], "--deadline"),
+        (&["esr", "--last", "-1"], "--last"),
+        (&["trace", "--pid", "-1"], "--pid"),
+        (&["qmd", "x", "--offset", "-1"], "--offset"),
+    ] {
+        let (code, _, err) = nvdiag(arguments);
+        assert!(code == 2 && err.contains("invalid value '-1'") && err.contains(option), "{err}");
+    }
+}
+
+#[test]
+fn a_file_of_another_kind_is_not_overwritten() {
+    let files = Files::new();
+    let map = data("maps/app.json").to_string_lossy().into_owned();
+    let (own, empty) = (files.put("thesis.tex", b"\\documentclass"), files.put("empty.svg", b""));
+    refused(&["vamap", &map, "--svg", &own], &["thesis.tex is there", "another name"]);
+    refused(&["esr", "--warp-esr", "f", "--html", &own], &["thesis.tex is there"]);
+    refused(&["trace", "--log", &own, "--", "true"], &["thesis.tex is there"]);
+    assert_eq!(std::fs::read(&own).expect("kept"), b"\\documentclass");
+    // The same command again writes its own file anew.
+    for _ in 0..2 {
+        // Its mapping lies in a window.
+        assert_eq!(nvdiag(&["vamap", &map, "--svg", &empty]).0, 1);
+        let log = files.0.path().join("calls.jsonl").to_string_lossy().into_owned();
+        assert_eq!(nvdiag(&["trace", "--log", &log, "--", "true"]).0, 0);
+    }
+}
