@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, ensure};
 use nix::sys::stat::{FileStat, SFlag, fstat};
 use nvdiag::Report;
-use nvdiag::address_map::ga10b_windows;
+use nvdiag::address_map::{Window, ga10b_windows};
 use nvdiag::fault::Incident;
 use nvdiag::process_map::ProcessMap;
 use nvdiag::session::Session;
@@ -79,12 +79,9 @@ pub struct Args {
     /// Address map: a file that hcq wrote (HCQ_MAP_DIR), or the output of `nvdiag vamap --json`.
     #[arg(long, value_name = "FILE")]
     map: Vec<PathBuf>,
-    /// Base of the shared-memory window, if no map names it.
-    #[arg(long, value_name = "HEX", value_parser = address)]
-    shared_window: Option<u64>,
-    /// Base of the local-memory window, if no map names it.
-    #[arg(long, value_name = "HEX", value_parser = address)]
-    local_window: Option<u64>,
+    /// A window of the process that no map names, such as shared@0xfe00000000.
+    #[arg(long, value_name = "NAME@ADDRESS", value_parser = vamap::window)]
+    window: Vec<Window>,
     /// Show at most this many faults, the last ones.
     #[arg(long, value_name = "N", default_value_t = 20)]
     last: usize,
@@ -181,10 +178,8 @@ impl Args {
         for path in &self.map {
             add_map(&mut map, path)?;
         }
-        for (name, base) in [("shared memory", self.shared_window), ("local memory", self.local_window)] {
-            if let Some(base) = base {
-                map.add_window(name, base);
-            }
+        for window in &self.window {
+            map.add_window(&window.name, window.base.0);
         }
         map.sm = self.sm;
         for argument in &self.cubin {
@@ -261,8 +256,7 @@ fn fetch_map(process: &Process, descriptors: &[Descriptor], map: &mut ProcessMap
         for window in ga10b_windows() {
             map.add_window(&format!("assumed {}", window.name), window.base.0);
         }
-        note +=
-            "; the windows are assumed to be where ports to ga10b put them (--shared-window, --local-window)";
+        note += "; the windows are assumed to be where ports to ga10b put them (--window)";
     }
     Ok(note)
 }

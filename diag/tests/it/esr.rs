@@ -299,3 +299,11 @@ fn an_option_that_is_none_is_not_taken_for_the_program() {
     let (_, _, err) = nvdiag(&["trace", "no-such-program", "--its", "-o"], "");
     assert!(err.contains("no program no-such-program"), "{err}");
 }
+
+#[test]
+fn a_window_is_given_as_to_vamap() {
+    let window = ["--window", "shared@0x729500000000"];
+    let list =
+        document(&[&["--log", "-"], &window[..]].concat(), &XID.replace("7295_01400000", "7295_00400000"));
+    assert_eq!(list["faults"][0]["access"]["window"], "shared", "{list}");
+}

@@ -74,7 +74,8 @@ pub struct Args {
     svg: Option<PathBuf>,
 }
 
-fn window(text: &str) -> Result<Window, String> {
+/// Reads a window as a user gives it.
+pub(super) fn window(text: &str) -> Result<Window, String> {
     let (name, address) =
         text.rsplit_once('@').ok_or("expected a name and an address, such as shared@0xfe00000000")?;
     Ok(Window::new(name, number(address)?))
