@@ -82,7 +82,12 @@ fn run(cli: &Cli, out: &mut dyn Write) -> anyhow::Result<Finding> {
 
 /// The command line; or, after help or an error was printed, the code to exit with.
 fn command_line() -> Result<Cli, ExitCode> {
-    let mut command = Cli::command();
+    // So that a number that is too small is refused for that, and not as an unknown option.
+    let negative = |arg: clap::Arg| match arg.get_action().takes_values() && !arg.is_positional() {
+        true => arg.allow_negative_numbers(true),
+        false => arg,
+    };
+    let mut command = Cli::command().mut_subcommands(|command| command.mut_args(negative));
     if let Some(columns) = terminal::columns() {
         command = command.term_width(columns);
     }

@@ -2,12 +2,14 @@
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
+use nix::sys::stat::{FileStat, SFlag, fstat};
 use nvdiag::Report;
-use nvdiag::address_map::ga10b_windows;
+use nvdiag::address_map::{Window, ga10b_windows};
 use nvdiag::fault::Incident;
 use nvdiag::process_map::ProcessMap;
 use nvdiag::session::Session;
@@ -22,12 +24,13 @@ use crate::cmd::{kernel_log, live, process, vamap};
 
 /// Explain GPU faults: what happened, where, which instruction, likely causes, what to try.
 ///
-/// Reads the live kernel log unless an option names another source. Knows the lines of nvgpu (Jetson), of the
+/// Reads a file, else what is piped in, else the live kernel log, unless an option names another source. Knows the lines of nvgpu (Jetson), of the
 /// desktop driver (Xid), of nouveau, and of the SMMU, the memory controller and nvmap beside them.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sudo nvdiag esr                                  the faults in the live kernel log
-  nvdiag esr --log kern.log.gz --last 1            the last one of a file
+  nvdiag esr kern.log.gz --last 1                  the last one of a file
+  dmesg | nvdiag esr                               those of what another tool prints
   nvdiag esr --log kern.log --map map.json         with what the process had mapped
   nvdiag esr --log kern.log --map map.json --html report.html
   nvdiag esr --log kern.log --exe ./app            which instruction of a CUDA program
@@ -41,11 +44,14 @@ pub struct Args {
     /// A saved kernel log instead of the live one, compressed with gzip or not; `-` for stdin.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["warp_esr", "pid"])]
     log: Option<PathBuf>,
+    /// The same as --log FILE.
+    #[arg(value_name = "LOG", conflicts_with_all = ["log", "warp_esr", "pid"])]
+    file: Option<PathBuf>,
     /// A warp error register, typed by hand: hexadecimal with 0x, or decimal as nvgpu prints it.
-    #[arg(long, value_name = "NUMBER", value_parser = register, allow_negative_numbers = true)]
+    #[arg(long, value_name = "NUMBER", value_parser = register)]
     warp_esr: Option<Register>,
     /// The SM-wide error register beside it, in the same forms.
-    #[arg(long, value_name = "NUMBER", value_parser = register, allow_negative_numbers = true)]
+    #[arg(long, value_name = "NUMBER", value_parser = register)]
     global_esr: Option<Register>,
     /// The program counter beside it, in hexadecimal.
     #[arg(long, value_name = "HEX", value_parser = address)]
@@ -73,12 +79,9 @@ pub struct Args {
     /// Address map: a file that hcq wrote (HCQ_MAP_DIR), or the output of `nvdiag vamap --json`.
     #[arg(long, value_name = "FILE")]
     map: Vec<PathBuf>,
-    /// Base of the shared-memory window, if no map names it.
-    #[arg(long, value_name = "HEX", value_parser = address)]
-    shared_window: Option<u64>,
-    /// Base of the local-memory window, if no map names it.
-    #[arg(long, value_name = "HEX", value_parser = address)]
-    local_window: Option<u64>,
+    /// A window of the process that no map names, such as shared@0xfe00000000.
+    #[arg(long, value_name = "NAME@ADDRESS", value_parser = vamap::window)]
+    window: Vec<Window>,
     /// Show at most this many faults, the last ones.
     #[arg(long, value_name = "N", default_value_t = 20)]
     last: usize,
@@ -112,14 +115,16 @@ impl Args {
             map.host = process::host_ranges(pid);
         }
         let mut session = Session::new(map, self.last);
+        let log = self.log.as_deref().or(self.file.as_deref());
         if self.watch {
-            let log = match &self.log {
+            let log = match log {
                 Some(path) => Log::of(path)?,
                 None => Log::of_kernel()?,
             };
             return watch(log, session, json, out);
         }
-        let source = match &self.log {
+        let log = log.or_else(|| is_given(&io::stdin()).then_some(Path::new("-")));
+        let source = match log {
             Some(path) => {
                 feed_file(path, &mut session)?;
                 path.display().to_string()
@@ -173,10 +178,8 @@ impl Args {
         for path in &self.map {
             add_map(&mut map, path)?;
         }
-        for (name, base) in [("shared memory", self.shared_window), ("local memory", self.local_window)] {
-            if let Some(base) = base {
-                map.add_window(name, base);
-            }
+        for window in &self.window {
+            map.add_window(&window.name, window.base.0);
         }
         map.sm = self.sm;
         for argument in &self.cubin {
@@ -193,6 +196,13 @@ impl Args {
         }
         Ok(map)
     }
+}
+
+/// Whether a user gave this stream something to read: a pipe or a file. Services and jobs have a device, or a
+/// socket of which nothing ends.
+fn is_given(stream: &impl AsFd) -> bool {
+    let kind = |stat: FileStat| SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT;
+    fstat(stream).is_ok_and(|stat| [SFlag::S_IFIFO, SFlag::S_IFREG].contains(&kind(stat)))
 }
 
 /// A file of code, the kernel meant and its address: `FILE[:KERNEL][@BASE]`.
@@ -246,8 +256,7 @@ fn fetch_map(process: &Process, descriptors: &[Descriptor], map: &mut ProcessMap
         for window in ga10b_windows() {
             map.add_window(&format!("assumed {}", window.name), window.base.0);
         }
-        note +=
-            "; the windows are assumed to be where ports to ga10b put them (--shared-window, --local-window)";
+        note += "; the windows are assumed to be where ports to ga10b put them (--window)";
     }
     Ok(note)
 }
@@ -275,6 +284,12 @@ fn feed_file(path: &Path, session: &mut Session) -> anyhow::Result<()> {
     };
     let mut start = Vec::new();
     input.by_ref().take(MAGIC).read_to_end(&mut start).with_context(failed)?;
+    let is_stdin = path.as_os_str() == "-";
+    ensure!(
+        !start.is_empty(),
+        "{} is empty: no log",
+        if is_stdin { "stdin".into() } else { path.display().to_string() }
+    );
     let packed = Packed::of(&start);
     let input = io::Cursor::new(start).chain(input);
     let mut input: Box<dyn Read> = match packed {

@@ -109,16 +109,24 @@ impl Files {
     /// Those of a machine that were copied to a folder.
     ///
     /// # Errors
-    /// The folder is none; its listing or the user's `/proc/self/status` cannot be read; a line of the listing
-    /// is none, or names a node again.
+    /// The folder is none; its listing or the user's `/proc/self/status` cannot be read; the latter names no
+    /// user; a line of the listing is none, or names a node again.
     pub fn copied(root: &Path) -> anyhow::Result<Self> {
         ensure!(root.is_dir(), "--root {} is no folder", root.display());
         let mut files = Self { root: root.to_owned(), copied: None };
         let nodes = match files.needed(LISTING)? {
+            // A listing that lists nothing was not made, or not copied.
+            Some(text) if text.trim().is_empty() => None,
             Some(text) => Some(listing(&text).with_context(|| format!("{}/{LISTING}", root.display()))?),
             None => None,
         };
-        let user = User::of(&files.needed("/proc/self/status")?.unwrap_or_default());
+        let status = files.needed("/proc/self/status")?.unwrap_or_default();
+        let user = User::of(&status);
+        ensure!(
+            status.trim().is_empty() || user.uid.is_some(),
+            "{}/proc/self/status has no line of Uid: with four numbers",
+            root.display()
+        );
         files.copied = Some(Copied { user, nodes });
         Ok(files)
     }
@@ -222,6 +230,16 @@ impl Machine for Files {
             Some(_) => session.feed(&self.bytes("/dev/kmsg", LOG_LIMIT)?),
         }
         Ok(session.finish("the kernel log").found)
+    }
+
+    fn is_copy(&self) -> bool {
+        self.copied.is_some()
+    }
+
+    fn has_nodes(&self) -> bool {
+        let Some(copied) = &self.copied else { return true };
+        // Without a listing files stand for the nodes; the kernel log is copied for itself.
+        copied.nodes.is_some() || self.list("/dev").iter().any(|name| name != "kmsg")
     }
 }
 

@@ -7,7 +7,7 @@ use anyhow::Context;
 
 use crate::cmd::finding::Finding;
 
-/// Write the manual pages, one for each command, into a folder.
+/// Write the manual pages, one for each command, into a folder; prints the path of the first, nvdiag.1.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   nvdiag man ~/.local/share/man/man1

@@ -64,9 +64,25 @@ fn is_container(machine: &dyn Machine) -> bool {
 fn loaded(machine: &dyn Machine, name: &str, served: &str) -> Option<Check> {
     const NAME: &str = "kernel module";
     if machine.node(&format!("/sys/module/{name}")).is_some() {
-        return Some(Check::good(NAME, format!("{name} is loaded")));
+        // `live` in general; a module that is part of the kernel has no such file.
+        let state = machine.read(&format!("/sys/module/{name}/initstate")).unwrap_or_default();
+        return Some(match state.trim() {
+            "coming" => {
+                let log = format!("wait, and look again; if it stays so: sudo dmesg | grep -i {name}");
+                Check::warning(NAME, format!("{name} is still loading (initstate coming)"), log)
+            }
+            "going" => {
+                let again = format!("sudo modprobe {name}");
+                Check::bad(NAME, format!("{name} is being unloaded (initstate going)"), again)
+            }
+            _ => Check::good(NAME, format!("{name} is loaded")),
+        });
     }
-    machine.node(served).is_some().then(|| Check::good(NAME, format!("{name} serves {served}")))
+    if machine.node(served).is_some() {
+        return Some(Check::good(NAME, format!("{name} serves {served}")));
+    }
+    let why = format!("whether {name} is loaded is not known: neither its initstate nor dev.txt was copied");
+    (!machine.has_nodes()).then(|| Check::unknown(NAME, why))
 }
 
 fn nvmap(machine: &dyn Machine) -> Check {
@@ -118,6 +134,10 @@ fn firmware(machine: &dyn Machine) -> Option<Check> {
     // NVIDIA-AI-IOT/jetson-ai-lab issue 427: the ISO of JetPack 7.2 names a folder that it does not make.
     let (why, mend) = match path.is_empty() || holds {
         true => (String::new(), String::new()),
+        false if machine.is_copy() && machine.node(path).is_none() => (
+            format!("; firmware_class.path is {path}, which was not copied"),
+            format!("see whether {path} has nvidia/ga10b; "),
+        ),
         false => (
             format!("; firmware_class.path is {path}, which has no ga10b"),
             format!(

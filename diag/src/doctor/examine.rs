@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::doctor::machine::{Check, Machine, Status, Unread, compatible, free_of, stated};
+use crate::doctor::machine::{Check, Machine, Status, Unread, compatible, free_of, is_root, stated};
 use crate::doctor::{desktop, driver, jetson};
 use crate::report::Report;
 use crate::report::style::{ASIDE, HEADING, NAME, PROBLEM};
@@ -151,13 +151,25 @@ fn kernel_log(machine: &dyn Machine) -> Vec<Check> {
         }
         Err(Unread::Absent | Unread::Forbidden) => {
             let restrict = machine.read("/proc/sys/kernel/dmesg_restrict").unwrap_or_default();
-            let why = match restrict.trim() {
-                "1" => " (kernel.dmesg_restrict=1 asks for CAP_SYSLOG, which no group gives)",
-                _ => "",
+            let (is_restricted, is_root) = (restrict.trim() == "1", is_root(machine));
+            if machine.is_copy() && (is_root || !is_restricted) {
+                let found = "dev/kmsg is missing from the copy";
+                let remedy = Some("on the machine: sudo dmesg >kmsg, as dev/kmsg of the folder".to_owned());
+                return vec![Check { remedy, ..Check::unknown(NAME, found) }];
+            }
+            let why = match is_restricted {
+                true => " (kernel.dmesg_restrict=1 asks for CAP_SYSLOG, which no group gives)",
+                false => "",
             };
+            let found = format!("may not be read{why}: faults are explained without their address");
+            if is_root {
+                let remedy = "this root lacks CAP_SYSLOG, as in a container: --cap-add SYSLOG (docker, podman), or \
+                              sudo sysctl kernel.dmesg_restrict=0 outside of it";
+                return vec![Check::warning(NAME, found, remedy)];
+            }
             vec![Check::warning(
                 NAME,
-                format!("may not be read{why}: faults are explained without their address"),
+                found,
                 "sudo sysctl kernel.dmesg_restrict=0, or run as root; who is in group adm reads what the journal \
                  has: journalctl -k | nvdiag esr --log -",
             )]
@@ -200,9 +212,14 @@ impl Report for Diagnosis {
         }
         let count = |status| self.checks.iter().filter(|c| c.status == status).count();
         let (bad, warnings) = (count(Status::Bad), count(Status::Warning));
+        let unknown = match count(Status::Unknown) {
+            0 => String::new(),
+            unknown => format!(", {unknown} could not be checked"),
+        };
         match (bad, warnings) {
-            (0, 0) => writeln!(out, "all in order"),
-            _ => writeln!(out, "{bad} bad, {warnings} that could be better"),
+            (0, 0) if unknown.is_empty() => writeln!(out, "all in order"),
+            (0, 0) => writeln!(out, "nothing wrong found{unknown}"),
+            _ => writeln!(out, "{bad} bad, {warnings} that could be better{unknown}"),
         }
     }
 }

@@ -70,6 +70,14 @@ pub trait Machine {
     /// # Errors
     /// Why they are not known.
     fn faults(&self) -> Result<u64, Unread>;
+    /// Whether the files are copies of another machine's: one that is absent may be there.
+    fn is_copy(&self) -> bool {
+        false
+    }
+    /// Whether it is known which device nodes there are.
+    fn has_nodes(&self) -> bool {
+        true
+    }
 }
 
 /// Outcome of a check.
@@ -134,6 +142,10 @@ pub(super) fn compatible(machine: &dyn Machine) -> Result<String, Unread> {
     }
 }
 
+/// The command that lists the nodes of a machine for a copy of its files.
+const LISTED_BY: &str =
+    "stat -c '%A %u %g %n' /dev/null /dev/nvmap /dev/nvgpu/igpu0/* /dev/nvidia* >dev.txt 2>/dev/null";
+
 /// Checks that a node is there and may be opened.
 pub(super) fn node(
     machine: &dyn Machine,
@@ -143,6 +155,12 @@ pub(super) fn node(
     absent: &str,
 ) -> Check {
     let Some(node) = machine.node(path) else {
+        if !machine.has_nodes() {
+            return Check {
+                remedy: Some(format!("in the folder of the copy: {LISTED_BY}")),
+                ..Check::unknown(name, format!("{path}: dev.txt is missing from the copy, or empty"))
+            };
+        }
         return Check::bad(name, format!("{path} is not there"), absent);
     };
     if !node.device {
@@ -151,15 +169,22 @@ pub(super) fn node(
     if node.usable || access == Access::Read && node.readable {
         return Check::good(name, format!("{path} can be opened"));
     }
-    let found = format!(
-        "{path} may not be opened (mode {:o}, group {})",
-        node.mode & 0o777,
-        group(machine, node.gid)
-    );
+    let rights = format!("mode {:o}, group {}", node.mode & 0o777, group(machine, node.gid));
+    if machine.is_copy() && uid(machine).is_none() {
+        let found = format!("{path} ({rights}): could not be told whose groups count");
+        return Check {
+            remedy: Some(
+                "proc/self/status is missing from the copy, or empty: cp copies it, tar does not".into(),
+            ),
+            ..Check::unknown(name, found)
+        };
+    }
+    let found = format!("{path} may not be opened ({rights})");
     if node.mode & access.of_group() != access.of_group() || node.gid == 0 {
         let remedy = format!(
-            "its group may not use it either: a udev rule such as KERNEL==\"{}\", GROUP=\"video\", MODE=\"0660\", or run as root",
-            path.trim_start_matches("/dev/")
+            "its group may not use it either: a udev rule such as KERNEL==\"{}\", GROUP=\"video\", MODE=\"0660\"{}",
+            path.trim_start_matches("/dev/"),
+            if is_root(machine) { "" } else { ", or run as root" }
         );
         return Check::bad(name, found, remedy);
     }
@@ -182,11 +207,20 @@ fn group(machine: &dyn Machine, gid: u32) -> String {
     line.and_then(|line| line.split(':').next()).map_or(gid.to_string(), str::to_owned)
 }
 
+/// Number of the user that runs this, as text.
+fn uid(machine: &dyn Machine) -> Option<String> {
+    let status = machine.read("/proc/self/status")?;
+    Some(status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_whitespace().next()?.to_owned())
+}
+
+/// Whether root runs this.
+pub(super) fn is_root(machine: &dyn Machine) -> bool {
+    uid(machine).as_deref() == Some("0")
+}
+
 /// Name of the user that runs this.
 fn user(machine: &dyn Machine) -> Option<String> {
-    let status = machine.read("/proc/self/status")?;
-    let uid =
-        status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_whitespace().next()?.to_owned();
+    let uid = uid(machine)?;
     let users = machine.read("/etc/passwd")?;
     let line = users.lines().find(|line| line.split(':').nth(2) == Some(uid.as_str()))?;
     line.split(':').next().map(str::to_owned)

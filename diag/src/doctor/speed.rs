@@ -3,7 +3,7 @@
 //! Sources: nvgpu of L4T r36.4.3 (names in sysfs), NVIDIA's developer guide (power modes), files of boards with r36
 //! and r39.2 that owners posted (rbonghi/jetson_stats 867, 889).
 
-use crate::doctor::machine::{Check, Machine, Unread, excerpt};
+use crate::doctor::machine::{Check, Machine, Unread, excerpt, is_root};
 
 const DEVFREQ: &str = "/sys/class/devfreq";
 /// The power modes.
@@ -146,12 +146,11 @@ pub(super) fn gpu_clock(machine: &dyn Machine) -> Check {
         return Check::unknown(NAME, format!("{found}: the lowest allowed is above the highest"));
     }
     if max < top {
-        let mode = full_mode(machine).map_or("N".to_owned(), |mode| mode.0.to_string());
-        return Check::warning(
-            NAME,
-            found,
-            format!("the power mode caps the clock: sudo nvpmodel -m {mode}"),
-        );
+        let remedy = match full_mode(machine) {
+            Some((mode, _)) => format!("the power mode caps the clock: sudo nvpmodel -m {mode}"),
+            None => format!("the power mode caps the clock: nvpmodel -m sets one by its number in {MODES}"),
+        };
+        return Check::warning(NAME, found, remedy);
     }
     match min < max && governor != PERFORMANCE {
         true => Check::warning(
@@ -192,7 +191,9 @@ pub(super) fn memory_clock(machine: &dyn Machine) -> Check {
     let (now, max) = (format!("{FOLDER}/rate"), format!("{FOLDER}/max_rate"));
     let hidden = |path: &&String| matches!(machine.text(path), Err(Unread::Absent | Unread::Forbidden));
     if [&now, &max].iter().any(hidden) {
-        return Check::unknown(NAME, format!("{FOLDER} can be read by root alone"));
+        let why =
+            if is_root(machine) { "is not there: is debugfs mounted?" } else { "can be read by root alone" };
+        return Check::unknown(NAME, format!("{FOLDER} {why}"));
     }
     match (clock(machine, &now), clock(machine, &max)) {
         (Ok(now), Ok(max)) => {

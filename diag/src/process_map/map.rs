@@ -27,6 +27,11 @@ pub enum Error {
         /// Schema named in it.
         schema: String,
     },
+    /// Neither a schema nor anything mapped.
+    #[error(
+        "it names no \"schema\" and holds no mapping: `nvdiag vamap --json` and hcq write maps of nvdiag.map/1"
+    )]
+    Nothing,
     /// The map of one process beside that of another.
     #[error(
         "this is the map of process {pid}, an earlier one is of process {other}: give those of one process"
@@ -237,9 +242,12 @@ impl ProcessMap {
     /// Reads a map document and adds its contents.
     ///
     /// # Errors
-    /// [`Error::Json`], [`Error::Schema`], [`Error::Processes`].
+    /// [`Error::Json`], [`Error::Schema`], [`Error::Nothing`], [`Error::Processes`].
     pub fn add_json(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let file: Document = serde_json::from_slice(bytes)?;
+        if file == Document::default() {
+            return Err(Error::Nothing);
+        }
         let known = ["nvdiag.map/1", "nvdiag.vamap/1", "nvdiag.info/1"];
         if let Some(schema) = file.schema.filter(|s| !known.contains(&s.as_str())) {
             return Err(Error::Schema { schema });

@@ -29,6 +29,7 @@ fn orin() -> TempDir {
         ("/sys/module/nvmap/refcnt", "1\n"),
         ("/dev/nvgpu/igpu0/ctrl", ""),
         ("/dev/nvmap", ""),
+        ("/proc/self/status", "Uid:\t4711\t4711\t4711\t4711\nGid:\t9\t9\t9\t9\nGroups:\t9\n"),
         ("/dev/kmsg", "6,1,1000,-;Booting Linux\n"),
         ("/var/lib/nvpmodel/status", "pmode:0000 fmode:quiet\n"),
         ("/etc/nvpmodel.conf", "< POWER_MODEL ID=0 NAME=MAXN >\n< POWER_MODEL ID=2 NAME=MODE_30W >\n"),
@@ -334,7 +335,7 @@ fn a_copied_machine_has_the_permissions_of_its_listing_and_its_user() {
     // A control node has to be written, too.
     assert_eq!(bad(&nodes("cr--r-----", "c---------"), &user(1000, "44")), both);
     assert_eq!(bad(&nodes("crw-rw-rw-", "cr--r--r--"), ""), [""; 0]);
-    assert_eq!(bad("", &user(1000, "44")), both);
+    assert_eq!(bad("crw-rw-rw- 0 0 /dev/null", &user(1000, "44")), both);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! `nvdiag doctor --root` where files are not as they should be: existing files are not reported as absent,
 //! unknown facts are not asserted, and nothing waits.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -8,6 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::stat::Mode;
+use nvdiag::doctor::{Machine, Node, Unread, examine};
 use serde_json::Value;
 
 use crate::machines::{self, machine, write};
@@ -296,4 +299,137 @@ fn a_software_gpu_that_did_not_start_is_told_so_as_a_board_is() {
     assert_eq!((status.as_str(), found.contains("`power` alone")), ("bad", true), "{found}");
     let (_, out, _) = doctor(dir.path());
     assert!(!out.contains("is it of this release"), "{out}");
+}
+
+#[test]
+fn what_a_copy_lacks_is_a_doubt_and_blames_nothing_on_the_machine() {
+    type Break = fn(&Path);
+    let gone = |root: &Path, path: &str| fs::remove_file(root.join(path)).expect("removed");
+    let cases: [(Break, &str, &str, &str); 8] = [
+        (|r| write(r, "proc/self/status", ""), "memory node", "unknown", "whose groups count"),
+        (
+            |r| fs::remove_file(r.join("proc/self/status")).expect("removed"),
+            "control node",
+            "unknown",
+            "whose groups count",
+        ),
+        (|r| write(r, "dev.txt", "\n"), "memory node", "unknown", "dev.txt is missing"),
+        (|r| fs::remove_file(r.join("dev.txt")).expect("removed"), "control node", "unknown", "dev.txt"),
+        (
+            |r| write(r, "proc/sys/kernel/dmesg_restrict", "0\n"),
+            "kernel log",
+            "unknown",
+            "dev/kmsg is missing from the copy",
+        ),
+        (
+            |r| write(r, "proc/self/status", "Uid:\t0\t0\t0\t0\n"),
+            "kernel log",
+            "unknown",
+            "dev/kmsg is missing from the copy",
+        ),
+        (|r| write(r, "sys/module/nvgpu/initstate", "coming\n"), "kernel module", "warning", "still loading"),
+        (|r| write(r, "sys/module/nvgpu/initstate", "going\n"), "kernel module", "bad", "being unloaded"),
+    ];
+    for (break_it, name, status, said) in cases {
+        let dir = machine("r36.4-agx");
+        break_it(dir.path());
+        let (is, found) = check(dir.path(), name);
+        assert_eq!((is.as_str(), found.contains(said)), (status, true), "{said}: {found}");
+    }
+    let dir = machine("r36.4-agx");
+    gone(dir.path(), "dev.txt");
+    fs::remove_dir_all(dir.path().join("sys/module/nvgpu")).expect("removed");
+    assert_eq!(check(dir.path(), "kernel module").0, "unknown");
+    write(dir.path(), "proc/self/status", "Name: a program\n");
+    let (code, _, err) = doctor(dir.path());
+    assert_eq!((code, err.contains("proc/self/status has no line of Uid:")), (Some(2), true), "{err}");
+    let dir = machine("r39.2-nano-no-firmware");
+    let (_, found) = check(dir.path(), "GPU firmware");
+    assert!(found.ends_with("firmware_class.path is /etc/firmware, which was not copied"), "{found}");
+    write(dir.path(), "/etc/firmware/other", "");
+    let (_, found) = check(dir.path(), "GPU firmware");
+    assert!(found.ends_with("firmware_class.path is /etc/firmware, which has no ga10b"), "{found}");
+    gone(dir.path(), "etc/firmware/other");
+    // No placeholder where the modes are not known.
+    let dir = machine("r36.4-agx");
+    gone(dir.path(), "etc/nvpmodel.conf");
+    let (_, out, _) = doctor(dir.path());
+    assert!(out.contains("by its number in /etc/nvpmodel.conf") && !out.contains("-m N"), "{out}");
+}
+
+/// A machine that keeps the paths that are asked for.
+struct Recorder {
+    files: machines::Files,
+    asked: RefCell<BTreeSet<String>>,
+}
+
+impl Machine for Recorder {
+    fn text(&self, path: &str) -> Result<String, Unread> {
+        self.asked.borrow_mut().insert(path.to_owned());
+        Ok(self.files.get(path).ok_or(Unread::Absent)?.join("\n"))
+    }
+
+    fn list(&self, path: &str) -> Vec<String> {
+        let below = self.files.keys().filter_map(|file| file.strip_prefix(path)?.strip_prefix('/'));
+        below.filter_map(|rest| rest.split('/').next()).map(str::to_owned).collect()
+    }
+
+    fn node(&self, path: &str) -> Option<Node> {
+        self.asked.borrow_mut().insert(path.to_owned());
+        let is_there = self.files.keys().any(|file| file.starts_with(path));
+        is_there.then_some(Node {
+            mode: 0o660,
+            uid: 0,
+            gid: 44,
+            readable: false,
+            usable: false,
+            device: true,
+        })
+    }
+
+    fn faults(&self) -> Result<u64, Unread> {
+        Err(Unread::Absent)
+    }
+}
+
+/// The words of a shell that a pattern with braces stands for.
+fn expanded(pattern: &str) -> Vec<String> {
+    let Some((before, rest)) = pattern.split_once('{') else { return vec![pattern.to_owned()] };
+    let (inside, after) = rest.split_once('}').expect("a brace that closes");
+    inside.split(',').flat_map(|word| expanded(&format!("{before}{word}{after}"))).collect()
+}
+
+/// Whether a path, or a file below it, is one that a pattern with stars names.
+fn names(pattern: &str, path: &str) -> bool {
+    let mut parts = pattern.split('/');
+    path.split('/').all(|name| {
+        parts.next().is_some_and(|part| match part.split_once('*') {
+            Some((start, end)) => name.starts_with(start) && name.ends_with(end),
+            None => part == name,
+        })
+    })
+}
+
+#[test]
+fn the_recipe_copies_every_file_that_is_read() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/nvdiag-doctor.md");
+    let page = fs::read_to_string(page).expect("the page");
+    let (_, recipe) = page.split_once("cp -L --parents ").expect("the recipe");
+    let recipe = recipe.split_once(". 2>/dev/null").expect("its end").0.replace("\\\n", " ");
+    let copied: Vec<String> = recipe.split_whitespace().flat_map(expanded).collect();
+    // Nodes are listed; the rest the page leaves to the owner, or is another name of the same, or of this process.
+    let others = ["/etc/group", "/etc/passwd", "/sys/firmware/devicetree/base/compatible", "/proc/self/maps"];
+    let mut asked = BTreeSet::new();
+    for name in machines::names() {
+        let recorder = Recorder { files: machines::files(&name), asked: RefCell::default() };
+        let _ = examine(&recorder);
+        asked.append(&mut recorder.asked.into_inner());
+    }
+    // A folder of firmware that a file names.
+    asked.retain(|path| !path.starts_with("/dev/") && !path.ends_with("ga10b"));
+    let lacks: Vec<_> = asked
+        .iter()
+        .filter(|path| !others.contains(&path.as_str()) && !copied.iter().any(|pattern| names(pattern, path)))
+        .collect();
+    assert!(asked.len() > 30 && lacks.is_empty(), "{} are read, the recipe lacks {lacks:?}", asked.len());
 }

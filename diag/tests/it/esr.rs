@@ -276,3 +276,34 @@ fn a_device_is_no_log() {
     assert_eq!((code, out.as_str()), (2, ""));
     assert!(err.contains("/dev/zero is a device, which may have no end"), "{err}");
 }
+
+#[test]
+fn a_log_is_an_argument_or_what_is_piped_in_and_an_empty_one_is_none() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = file(&folder, "fault.log", fault_of(1, 505).as_bytes());
+    let read = nvdiag(&["esr", "--log", &log], "");
+    assert_eq!((read.0, &nvdiag(&["esr", &log], "")), (1, &read));
+    assert_eq!(document(&[], &fault_of(1, 505))["found"], 1);
+    for empty in [&["esr"][..], &["esr", "-"], &["esr", "--log", "-", "--json"]] {
+        let (code, out, err) = nvdiag(empty, "");
+        assert_eq!((code, out.as_str(), err.contains("stdin is empty")), (2, "", true), "{err}");
+    }
+    assert_eq!(nvdiag(&["esr", &log, "--log", &log], "").0, 2);
+}
+
+#[test]
+fn an_option_that_is_none_is_not_taken_for_the_program() {
+    let (code, out, err) = nvdiag(&["trace", "--all-calls", "--", "ls"], "");
+    assert_eq!((code, out.as_str()), (2, ""));
+    assert!(err.contains("unexpected argument '--all-calls'"), "{err}");
+    let (_, _, err) = nvdiag(&["trace", "no-such-program", "--its", "-o"], "");
+    assert!(err.contains("no program no-such-program"), "{err}");
+}
+
+#[test]
+fn a_window_is_given_as_to_vamap() {
+    let window = ["--window", "shared@0x729500000000"];
+    let list =
+        document(&[&["--log", "-"], &window[..]].concat(), &XID.replace("7295_01400000", "7295_00400000"));
+    assert_eq!(list["faults"][0]["access"]["window"], "shared", "{list}");
+}

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// Lines of each file, by path.
-type Files = BTreeMap<String, Vec<String>>;
+pub type Files = BTreeMap<String, Vec<String>>;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/machines")
@@ -23,7 +23,7 @@ pub fn names() -> Vec<String> {
     names
 }
 
-fn files(name: &str) -> Files {
+pub fn files(name: &str) -> Files {
     let text = fs::read_to_string(folder().join(format!("{name}.txt"))).expect("a machine");
     let mut all = match text.lines().next().and_then(|line| line.strip_prefix("= ")) {
         Some(base) => files(base),

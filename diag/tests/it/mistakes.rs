@@ -124,9 +124,15 @@ fn logs_that_are_none_are_told() {
     let files = Files::new();
     refused(&["esr", "--log", "/no/such/log"], &["/no/such/log", "No such file"]);
     refused(&["esr", "--log", "/"], &["/", "directory"]);
-    let (code, out, _) = nvdiag(&["esr", "--log", &files.put("empty", b"")]);
-    assert_eq!(code, 0);
-    assert!(out.contains("no lines"), "an empty log is told from one without faults: {out}");
+    refused(&["esr", "--log", &files.put("empty", b"")], &["empty is empty"]);
+    assert_eq!(nvdiag(&["esr", &files.put("blank", b"\n")]).0, 0);
+    for document in ["{}", "[]", "[null]", "null", "\"\"", ""] {
+        let map = files.put("map", document.as_bytes());
+        refused(&["vamap", "--map", &map], &["map", "nvdiag.map/1"]);
+        refused(&["esr", "--warp-esr", "f", "--map", &map], &["map", "nvdiag.map/1"]);
+        refused(&["trace", "--replay", &map], &["header of a trace"]);
+        refused(&["bringup", "--read", &map], &["no tar.gz"]);
+    }
     refused(
         &["esr", "--map", &files.put("map", b"not a map"), "--warp-esr", "f"],
         &["map", "nvdiag vamap --json"],
@@ -300,5 +306,36 @@ fn files_of_others_are_told_from_files_that_are_not_there() {
         [&["esr", "--log", &path][..], &["disasm", &path], &["qmd", &path], &["vamap", "--dump", &path]]
     {
         refused(command, &["secret", "Permission denied"]);
+    }
+}
+
+#[test]
+fn a_number_below_the_least_is_refused_as_one() {
+    for (arguments, option) in [
+        (&["provoke", "oob", "--deadline", "-1"][..], "--deadline"),
+        (&["esr", "--last", "-1"], "--last"),
+        (&["trace", "--pid", "-1"], "--pid"),
+        (&["qmd", "x", "--offset", "-1"], "--offset"),
+    ] {
+        let (code, _, err) = nvdiag(arguments);
+        assert!(code == 2 && err.contains("invalid value '-1'") && err.contains(option), "{err}");
+    }
+}
+
+#[test]
+fn a_file_of_another_kind_is_not_overwritten() {
+    let files = Files::new();
+    let map = data("maps/app.json").to_string_lossy().into_owned();
+    let (own, empty) = (files.put("thesis.tex", b"\\documentclass"), files.put("empty.svg", b""));
+    refused(&["vamap", &map, "--svg", &own], &["thesis.tex is there", "another name"]);
+    refused(&["esr", "--warp-esr", "f", "--html", &own], &["thesis.tex is there"]);
+    refused(&["trace", "--log", &own, "--", "true"], &["thesis.tex is there"]);
+    assert_eq!(std::fs::read(&own).expect("kept"), b"\\documentclass");
+    // The same command again writes its own file anew.
+    for _ in 0..2 {
+        // Its mapping lies in a window.
+        assert_eq!(nvdiag(&["vamap", &map, "--svg", &empty]).0, 1);
+        let log = files.0.path().join("calls.jsonl").to_string_lossy().into_owned();
+        assert_eq!(nvdiag(&["trace", "--log", &log, "--", "true"]).0, 0);
     }
 }

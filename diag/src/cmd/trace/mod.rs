@@ -65,7 +65,7 @@ pub struct Args {
     #[arg(long, value_name = "PATH")]
     node: Vec<String>,
     /// The program and its arguments.
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(trailing_var_arg = true)]
     command: Vec<OsString>,
 }
 

@@ -12,6 +12,7 @@ use nvdiag::Report;
 use nvdiag::trace::{Call, Event, Header, LogWriter, Printer, Summary};
 
 use crate::cmd::finding::is_broken_pipe;
+use crate::cmd::pictures::ensure_same_kind;
 use crate::cmd::trace::capture::{Rings, Saver};
 use crate::cmd::trace::tracer::Events;
 
@@ -113,7 +114,10 @@ impl<'o> Sink<'o> {
         header: &Header,
         stdout: &'o mut dyn Write,
     ) -> anyhow::Result<Self> {
-        let log = files.log.map(|path| Log::create(path, header).with_context(|| cannot_write(path)));
+        let log = files.log.map(|path| {
+            ensure_same_kind(path, "{\"schema\"")?;
+            Log::create(path, header).with_context(|| cannot_write(path))
+        });
         let log = log.transpose()?;
         let mut out = match files.output {
             Some(path) => {

@@ -32,17 +32,15 @@ use crate::cmd::process::{Descriptor, Process, look_at, nothing_to_ask};
   sudo nvdiag vamap --pid 4711                    a process on a Jetson
   sudo nvdiag vamap --pid 4711 --json > map.json  for `nvdiag esr --map`
   nvdiag vamap --device sim --svg map.svg         of a device of its own
-  nvdiag vamap --map map.json --svg map.svg       a map that was saved
+  nvdiag vamap map.json --svg map.svg             a map that was saved
   nvdiag vamap --diff before.json after.json      what came, went and changed
   nvdiag vamap --dump memory.lime --pdb 0x1f4c0000
 
 Exit codes: 0 nothing wrong; 1 a problem: overlaps, mappings in windows, damaged tables, or maps of
 --diff that differ; 2 bad usage, or something cannot be read.")]
-#[command(
-    override_usage = "nvdiag vamap [OPTIONS] <--pid PID|--dump FILE|--device DEVICE|--map FILE|--diff A B>"
-)]
+#[command(override_usage = "nvdiag vamap [OPTIONS] <--pid PID|--dump FILE|--device DEVICE|MAP|--diff A B>")]
 #[group(skip)]
-#[command(group = ArgGroup::new("source").required(true).args(["pid", "dump", "device", "map", "diff"]))]
+#[command(group = ArgGroup::new("source").required(true).args(["pid", "dump", "device", "map", "file", "diff"]))]
 pub struct Args {
     /// The address spaces of a running process (a Jetson's; needs permission to trace it, and root for its
     /// mappings).
@@ -58,6 +56,9 @@ pub struct Args {
     /// A map that was saved: the output of `nvdiag vamap --json`, or a file that hcq wrote (HCQ_MAP_DIR).
     #[arg(long, value_name = "FILE", conflicts_with = "window")]
     map: Option<PathBuf>,
+    /// The same as --map MAP.
+    #[arg(value_name = "MAP", conflicts_with = "window")]
+    file: Option<PathBuf>,
     /// Two maps that were saved: shows what came, what went and what changed from one to the other; exits
     /// with 1 if they differ.
     #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with_all = ["window", "svg"])]
@@ -73,7 +74,8 @@ pub struct Args {
     svg: Option<PathBuf>,
 }
 
-fn window(text: &str) -> Result<Window, String> {
+/// Reads a window as a user gives it.
+pub(super) fn window(text: &str) -> Result<Window, String> {
     let (name, address) =
         text.rsplit_once('@').ok_or("expected a name and an address, such as shared@0xfe00000000")?;
     Ok(Window::new(name, number(address)?))
@@ -87,7 +89,7 @@ impl Args {
             return show(&MapDifference::of(names, &saved(first)?, &saved(second)?), json, out);
         }
         let windows = if self.window.is_empty() { ga10b_windows() } else { self.window.clone() };
-        let map = match (self.pid, &self.dump, &self.map, self.device) {
+        let map = match (self.pid, &self.dump, self.map.as_ref().or(self.file.as_ref()), self.device) {
             (Some(pid), ..) => of_process(pid, windows)?,
             (_, Some(dump), ..) => self.of_dump(dump, windows)?,
             (_, _, Some(path), _) => saved(path)?,
