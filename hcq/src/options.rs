@@ -213,7 +213,12 @@ fn profile(path: Option<OsString>) -> Result<Profile, Error> {
         if bytes.len() as u64 > LONGEST_PROFILE {
             return Err(io::Error::from(io::ErrorKind::FileTooLarge).into());
         }
-        Ok(String::from_utf8_lossy(&bytes).parse::<Profile>()?)
+        let profile = String::from_utf8_lossy(&bytes).parse::<Profile>()?;
+        if profile == Profile::default() {
+            // As a bring-up leaves it that did not come to its end.
+            return Err(io::Error::other("it has no setting").into());
+        }
+        Ok(profile)
     };
     read().map_err(|source| Error::Open(OpenError::Profile { path: path.clone(), source }))
 }
@@ -294,6 +299,10 @@ mod tests {
         assert!(full(&read().unwrap_err()).contains("line 1"));
         std::fs::write(file.path(), b"\xef\xbb\xbfrelease = host\r\n").unwrap();
         assert_eq!(read().unwrap().release, Some(Release::Host));
+        for nothing in ["", "# settings\n"] {
+            std::fs::write(file.path(), nothing).unwrap();
+            assert!(full(&read().unwrap_err()).contains("it has no setting"));
+        }
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();

@@ -403,6 +403,11 @@ fn a_profile_replaces_a_profile_and_nothing_else() {
         let left = fs::read_to_string(&path).expect("the file");
         assert!(left.starts_with("# Settings that nvdiag bringup has tried: nvdiag "), "{left}");
     }
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(&path, &link).expect("a link");
+    let (code, _, err) = run(&[&asked[..], &["-o", link.to_str().expect("UTF-8")]].concat());
+    assert_eq!(code, Some(2), "{err}");
+    assert!(err.contains("name one file"), "{err}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use crate::cubin::error::CubinError;
 /// The first request of those that are sent that JetPack 5 lacks (source: include/uapi/linux/nvgpu-ctrl.h, r35.6.0
 /// and r36.2).
 const OPEN_TSG: &str = <nvgpu_sys::nvgpu_gpu_open_tsg_args as nvgpu_sys::Ioctl>::NAME;
+const CREATE_SUBCONTEXT: &str = <nvgpu_sys::nvgpu_tsg_create_subcontext_args as nvgpu_sys::Ioctl>::NAME;
 
 impl Error {
     /// Advice in one line.
@@ -151,6 +152,10 @@ fn hint_of_request(name: &str, errno: Nix) -> Option<&'static str> {
         Nix::ENOTTY if name == OPEN_TSG => Some(
             "L4T r35 and older (JetPack 5) have another OPEN_TSG and SETUP_BIND, and no CREATE_SUBCONTEXT: \
              install JetPack 6 or 7 (L4T r36.2 or later)",
+        ),
+        Nix::ENOTTY if name == CREATE_SUBCONTEXT => Some(
+            "a profile asks for VEID 1: `subcontext = sync` in the file that HCQ_PROFILE names does without, and the \
+             defaults do what the driver can",
         ),
         Nix::ENOTTY => Some(
             "the driver lacks a request that work needs; those of L4T r36.2 to r36.4.3 (JetPack 6) have it",

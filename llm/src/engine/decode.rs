@@ -429,7 +429,7 @@ impl Engine {
             tracing::warn!(
                 step_ms = step.as_millis(),
                 "a step is one kernel that runs to its end, and a desktop waits for it: if its channel is given \
-                 up, choose EngineOptions::mode Operations (llm-demo: --mode operations), or a profile with \
+                 up, choose EngineOptions::mode Operations (llm-demo: --engine operations), or a profile with \
                  preemption cilp (nvdiag bringup --bisect)"
             );
         }

@@ -74,6 +74,12 @@ impl OutputFile {
         bail!("there is a file of every name that begins with {stem}")
     }
 
+    /// Whether `other` is this file, by whatever name.
+    pub fn is(&self, other: &Self) -> io::Result<bool> {
+        let [own, other] = [self.file.metadata()?, other.file.metadata()?];
+        Ok((own.dev(), own.ino()) == (other.dev(), other.ino()))
+    }
+
     /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.path

@@ -203,6 +203,9 @@ impl Args {
             None => Some(OutputFile::usual("bringup", &results, "tar.gz")?),
         };
         let profile = self.profile.as_deref().map(bisect::profile_file).transpose()?;
+        if let (Some(report), Some(profile)) = (&report, &profile) {
+            ensure!(!report.is(profile)?, "-o and --profile name one file, and each needs its own");
+        }
         // Complete from here on, even if nothing can be printed.
         save(&mut results, &mut report, (!self.bisect).then_some(self.from.unwrap_or(1)))?;
         results.interrupted = None;
