@@ -69,6 +69,11 @@ pub fn run_checked(test: &Test, schedule: Schedule) -> Result<Vec<Finding>> {
     Ok(machines.iter().flat_map(|sim| sim.findings()).collect())
 }
 
+/// Whether the software GPU checks this test's kernels: memory then costs as much as what is tested with it.
+pub(crate) fn is_checked() -> bool {
+    CHECKED.with_borrow(Option::is_some)
+}
+
 /// Opens the device under test.
 pub(crate) fn open() -> Result<Device> {
     open_with(|_| ())
