@@ -124,7 +124,7 @@ pub use options::{DeviceOptions, Selector};
 pub use profile::{BadProfile, CommandMemory, Descriptor, Preemption, Profile, Release, Subcontext};
 pub use program::images::Images;
 pub use program::kernel::Kernel;
-pub use qmd::{Occupancy, OccupancyLimit};
+pub use program::occupancy::{Occupancy, OccupancyLimit};
 pub use queue::Queue;
 pub use queue::graph::{Graph, GraphBuilder, NodeId};
 pub use shape::{Extent3, LaunchConfig};

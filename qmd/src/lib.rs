@@ -44,7 +44,7 @@ pub use launch::{
     LOCAL_UNIT, LOCAL_WINDOW, Launch, MAX_BARRIERS, MAX_BLOCK, MAX_GRID, MAX_REGISTERS, MAX_THREADS,
     PROGRAM_ALIGN, SHARED_UNIT, SharedMemory,
 };
-pub use occupancy::{Occupancy, OccupancyLimit, occupancy};
+pub use occupancy::{Limit, Occupancy, occupancy};
 pub use problem::{CarveOutField, Effect, Problem};
 pub use reduction::{Reduction, ReductionOp};
 pub use release::{RELEASES, Release, Structure, Trap};

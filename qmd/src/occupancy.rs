@@ -10,8 +10,7 @@ use crate::target::{RESERVED_SHARED_BYTES, Target};
 /// Resource that limits the number of blocks on an SM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
-#[non_exhaustive]
-pub enum OccupancyLimit {
+pub enum Limit {
     /// The number of warps an SM holds.
     Warps,
     /// The number of blocks an SM holds.
@@ -22,7 +21,7 @@ pub enum OccupancyLimit {
     SharedMemory,
 }
 
-impl OccupancyLimit {
+impl Limit {
     /// In words.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -38,7 +37,6 @@ impl OccupancyLimit {
 /// The occupancy of one block size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[non_exhaustive]
 pub struct Occupancy {
     /// Threads of a block.
     pub threads: u32,
@@ -49,7 +47,7 @@ pub struct Occupancy {
     /// Most warps an SM holds.
     pub max_warps_per_sm: u32,
     /// The limiting resource.
-    pub limit: OccupancyLimit,
+    pub limit: Limit,
 }
 
 /// The occupancy of blocks of `threads` threads with `registers` registers each and `shared_bytes` per block,
@@ -60,14 +58,13 @@ pub fn occupancy(target: Target, threads: u32, registers: u32, shared_bytes: u32
     let shared =
         (u64::from(shared_bytes) + u64::from(RESERVED_SHARED_BYTES)).next_multiple_of(SHARED_UNIT.into());
     let limits = [
-        (target.max_warps() / warps, OccupancyLimit::Warps),
-        (target.max_blocks(), OccupancyLimit::Blocks),
-        (target.warps_by_registers(registers) / warps.next_multiple_of(4), OccupancyLimit::Registers),
-        ((u64::from(target.max_shared_bytes()) / shared) as u32, OccupancyLimit::SharedMemory),
+        (target.max_warps() / warps, Limit::Warps),
+        (target.max_blocks(), Limit::Blocks),
+        (target.warps_by_registers(registers) / warps.next_multiple_of(4), Limit::Registers),
+        ((u64::from(target.max_shared_bytes()) / shared) as u32, Limit::SharedMemory),
     ];
     // Of equal limits the first counts: more registers would not help where the warps are used up.
-    let (blocks, limit) =
-        limits.into_iter().min_by_key(|(blocks, _)| *blocks).unwrap_or((0, OccupancyLimit::Blocks));
+    let (blocks, limit) = limits.into_iter().min_by_key(|(blocks, _)| *blocks).unwrap_or((0, Limit::Blocks));
     Occupancy {
         threads,
         blocks_per_sm: blocks,
@@ -103,11 +100,11 @@ mod tests {
 
     #[test]
     fn each_resource_can_be_the_limit() {
-        assert_eq!(occupancy(Target::Sm87, 32, 16, 0).limit, OccupancyLimit::Blocks);
-        assert_eq!(occupancy(Target::Sm87, 768, 16, 0).limit, OccupancyLimit::Warps);
-        assert_eq!(occupancy(Target::Sm87, 256, 128, 0).limit, OccupancyLimit::Registers);
+        assert_eq!(occupancy(Target::Sm87, 32, 16, 0).limit, Limit::Blocks);
+        assert_eq!(occupancy(Target::Sm87, 768, 16, 0).limit, Limit::Warps);
+        assert_eq!(occupancy(Target::Sm87, 256, 128, 0).limit, Limit::Registers);
         let big = occupancy(Target::Sm87, 256, 32, 80 * 1024);
-        assert_eq!((big.blocks_per_sm, big.limit), (2, OccupancyLimit::SharedMemory));
+        assert_eq!((big.blocks_per_sm, big.limit), (2, Limit::SharedMemory));
         assert_eq!(occupancy(Target::Sm87, 1024, 128, 0).blocks_per_sm, 0);
     }
 }

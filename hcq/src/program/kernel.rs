@@ -3,12 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use qmd::Occupancy;
-
 use crate::address::GpuVa;
 use crate::cubin::loader::KernelInfo;
 use crate::error::Error;
 use crate::program::image::Image;
+use crate::program::occupancy::Occupancy;
 use crate::program::scratch;
 use crate::shape::LaunchConfig;
 use crate::submission::uses::Uses;
@@ -98,7 +97,7 @@ impl Kernel {
         let target = qmd::Target::from_sm(self.image.device_sm())?;
         let reserved = if self.image.sm() >= 90 { qmd::RESERVED_SHARED_BYTES } else { 0 };
         let shared = self.static_shared().saturating_sub(reserved).saturating_add(dynamic_shared);
-        Some(qmd::occupancy(target, threads, self.registers(), shared))
+        Some(Occupancy::of(target, threads, self.registers(), shared))
     }
 
     /// Whether its code has `griddepcontrol.wait` (`ACQBULK`), which a launch needs that begins before the

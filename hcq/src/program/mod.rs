@@ -3,5 +3,6 @@
 pub(crate) mod image;
 pub(crate) mod images;
 pub(crate) mod kernel;
+pub(crate) mod occupancy;
 pub(crate) mod registry;
 pub(crate) mod scratch;
