@@ -160,7 +160,39 @@ fn the_source_of_a_driver_was_read_for_the_releases_of_the_table_alone() {
 #[test]
 fn what_cannot_be_read_or_cannot_be_is_a_doubt_that_names_the_file() {
     type Break = fn(&Path);
-    let cases: [(Break, &str, &str, &str); 9] = [
+    let cases: [(Break, &str, &str, &str); 16] = [
+        (|r| write(r, "/proc/meminfo", ""), "CMA", "unknown", "/proc/meminfo is empty or damaged"),
+        (
+            |r| write(r, "/proc/meminfo", "\u{1}\u{2}\n"),
+            "memory",
+            "unknown",
+            "/proc/meminfo is empty or damaged",
+        ),
+        (|r| write(r, "/dev/kmsg", "\n"), "kernel log", "unknown", "/dev/kmsg cannot be read: it is empty"),
+        (
+            |r| write(r, "/dev/kmsg", "\0\u{1}x"),
+            "kernel log",
+            "unknown",
+            "/dev/kmsg cannot be read: it is no text",
+        ),
+        (
+            |r| write(r, "/sys/kernel/mm/transparent_hugepage/enabled", ""),
+            "huge pages",
+            "unknown",
+            "transparent_hugepage/enabled names no choice: \"\"",
+        ),
+        (
+            |r| write(r, "/sys/devices/system/cpu/cpufreq/policy4/scaling_governor", ""),
+            "CPU governor",
+            "unknown",
+            "policy4/scaling_governor names none: \"\"",
+        ),
+        (
+            |r| fs::remove_file(r.join("var/lib/nvpmodel/status")).expect("removed"),
+            "power mode",
+            "unknown",
+            "the board's default counts, 2 (MODE_30W), tpc_pg_mask 0xf0",
+        ),
         (
             |r| replace(r, "proc/meminfo", folder),
             "CMA",
@@ -355,6 +387,17 @@ fn what_a_copy_lacks_is_a_doubt_and_blames_nothing_on_the_machine() {
     gone(dir.path(), "etc/nvpmodel.conf");
     let (_, out, _) = doctor(dir.path());
     assert!(out.contains("by its number in /etc/nvpmodel.conf") && !out.contains("-m N"), "{out}");
+}
+
+#[test]
+fn a_jetson_of_which_the_release_alone_was_copied_is_a_jetson() {
+    let dir = tempfile::tempdir().expect("a folder");
+    write(dir.path(), "/etc/nv_tegra_release", &release_file("r36.4.3"));
+    let (code, out, _) = doctor(dir.path());
+    let document: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!((code, &document["platform"]), (Some(0), &"jetson".into()));
+    let told = ("unknown".to_owned(), "the device tree is missing from the copy".to_owned());
+    assert_eq!(check(dir.path(), "chip"), told);
 }
 
 /// A machine that keeps the paths that are asked for.
