@@ -214,7 +214,7 @@ impl Report for Diagnosis {
             Platform::Software => "a software ga10b: libnvgpu_sim.so is part of this process",
             Platform::Desktop => "a machine with NVIDIA's desktop driver",
             Platform::Neither if self.has_problem() => "a machine without an NVIDIA GPU",
-            Platform::Neither => "a machine that the copy does not tell",
+            Platform::Neither => "a copy that does not identify its machine",
         };
         writeln!(out, "{HEADING}{platform}{HEADING:#}")?;
         for check in &self.checks {

@@ -269,7 +269,7 @@ fn a_machine_without_a_gpu_is_pointed_to_the_software_one() {
     let (code, document) = doctor(dir.path());
     assert_eq!((code, trouble(&document)[0].1.as_str()), (0, "unknown"));
     let text = nvdiag(dir.path(), &[]).stdout;
-    assert!(text.starts_with(b"a machine that the copy does not tell\n"));
+    assert!(text.starts_with(b"a copy that does not identify its machine\n"));
 }
 
 #[test]
