@@ -84,38 +84,31 @@ fn an_orin_that_is_right_has_nothing_to_say() {
     assert_eq!((&document["schema"], &document["platform"]), (&"nvdiag.doctor/1".into(), &"jetson".into()));
 }
 
+/// A way to break an Orin: the check that finds it, its status, and a part of its remedy.
+type Case = (fn(&Path), &'static str, &'static str, &'static str);
+
+fn each_is_found<const N: usize>(cases: [Case; N]) {
+    for (break_it, name, status, remedy) in cases {
+        let dir = orin();
+        break_it(dir.path());
+        let (code, document) = doctor(dir.path());
+        let found = trouble(&document);
+        assert_eq!(code, i32::from(status == "bad"), "{name}: {found:?}");
+        assert_eq!(found.len(), 1, "{name}: {found:?}");
+        assert_eq!((found[0].0.as_str(), found[0].1.as_str()), (name, status));
+        assert!(found[0].2.contains(remedy), "{name}: {found:?}");
+    }
+}
+
 #[test]
 fn each_way_to_be_wrong_is_found_with_its_remedy() {
-    type Break = fn(&Path);
-    let cases: [(Break, &str, &str, &str); 14] = [
+    let cases: [Case; 11] = [
         (|r| fs::remove_file(r.join("dev/nvmap")).expect("removed"), "memory node", "bad", "udevadm trigger"),
         (
             |r| set_mode(r, "/dev/nvmap", 0o600),
             "memory node",
             "bad",
             "udev rule such as KERNEL==\"nvmap\", GROUP",
-        ),
-        (
-            |r| set_mode(r, "/dev/nvgpu/igpu0/ctrl", 0o600),
-            "control node",
-            "bad",
-            "such as SUBSYSTEM==\"nvidia-gpu-v2\", KERNEL==\"ctrl\", GROUP=\"video\", MODE=\"0660\", then sudo udevadm",
-        ),
-        (
-            |r| {
-                write(r, "/sys/class/devfreq/17000000.gpu/device/tpc_pg_mask", "240\n");
-                let mode = "< POWER_MODEL ID=0 NAME=MAXN >\nTPC_POWER_GATING TPC_PG_MASK 0\n";
-                write(r, "/etc/nvpmodel.conf", &format!("{mode}< POWER_MODEL ID=2 NAME=MODE_30W >\n"));
-            },
-            "power mode",
-            "warning",
-            "nvpmodel -m 0 sets it again",
-        ),
-        (
-            |r| write(r, "/sys/devices/system/cpu/cpufreq/policy4/scaling_governor", "powersave\n"),
-            "CPU governor",
-            "warning",
-            "jetson_clocks pins the clocks",
         ),
         (
             |r| write(r, "/proc/device-tree/compatible", "nvidia,tegra194\0"),
@@ -188,16 +181,35 @@ fn each_way_to_be_wrong_is_found_with_its_remedy() {
             "nvdiag esr",
         ),
     ];
-    for (break_it, name, status, remedy) in cases {
-        let dir = orin();
-        break_it(dir.path());
-        let (code, document) = doctor(dir.path());
-        let found = trouble(&document);
-        assert_eq!(code, i32::from(status == "bad"), "{name}: {found:?}");
-        assert_eq!(found.len(), 1, "{name}: {found:?}");
-        assert_eq!((found[0].0.as_str(), found[0].1.as_str()), (name, status));
-        assert!(found[0].2.contains(remedy), "{name}: {found:?}");
-    }
+    each_is_found(cases);
+}
+
+#[test]
+fn a_node_a_mask_and_a_governor_that_are_wrong_have_remedies_that_change_them() {
+    each_is_found([
+        (
+            |r| set_mode(r, "/dev/nvgpu/igpu0/ctrl", 0o600),
+            "control node",
+            "bad",
+            "such as SUBSYSTEM==\"nvidia-gpu-v2\", KERNEL==\"ctrl\", GROUP=\"video\", MODE=\"0660\", then sudo udevadm",
+        ),
+        (
+            |r| {
+                write(r, "/sys/class/devfreq/17000000.gpu/device/tpc_pg_mask", "240\n");
+                let mode = "< POWER_MODEL ID=0 NAME=MAXN >\nTPC_POWER_GATING TPC_PG_MASK 0\n";
+                write(r, "/etc/nvpmodel.conf", &format!("{mode}< POWER_MODEL ID=2 NAME=MODE_30W >\n"));
+            },
+            "power mode",
+            "warning",
+            "nvpmodel -m 0 sets it again",
+        ),
+        (
+            |r| write(r, "/sys/devices/system/cpu/cpufreq/policy4/scaling_governor", "powersave\n"),
+            "CPU governor",
+            "warning",
+            "jetson_clocks pins the clocks",
+        ),
+    ]);
 }
 
 #[test]
