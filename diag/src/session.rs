@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use crate::fault::explain::explain;
 use crate::fault::incident::{Grouper, Incident};
 use crate::fault::message::Messages;
-use crate::fault::report::{FaultList, FaultReport, UnknownLine};
+use crate::fault::report::{FaultList, FaultReport, Subject, UnknownLine};
 use crate::kernel_log::{Entry, Kind, Parsed, Reader, Source, Unread};
 use crate::known_lines::table::Table;
 use crate::process_map::map::ProcessMap;
@@ -26,6 +26,8 @@ struct Found {
     map: ProcessMap,
     last: usize,
     count: u64,
+    /// How many of them are of other units of the chip.
+    of_platform: u64,
     /// With the lines of the first of equal ones.
     faults: VecDeque<(FaultReport, Incident)>,
     messages: Messages,
@@ -38,6 +40,7 @@ impl Found {
     fn take(&mut self, incident: &Incident) {
         self.count += 1;
         let report = explain(incident, &self.map);
+        self.of_platform += u64::from(report.subject == Subject::Platform);
         if let Some(same) = self.faults.iter_mut().find(|fault| fault.0.is_same(&report)) {
             return same.0.repeats.absorb(&report.repeats);
         }
@@ -59,6 +62,7 @@ impl Session {
                 map,
                 last,
                 count: 0,
+                of_platform: 0,
                 faults: VecDeque::new(),
                 messages: Messages::default(),
                 unknown_count: 0,
@@ -117,6 +121,13 @@ impl Session {
             unknown_found: std::mem::take(&mut found.unknown_count),
             unknown: std::mem::take(&mut found.unknown).into(),
         }
+    }
+
+    /// Returns how many faults the log has, without those of other units of the chip.
+    #[must_use]
+    pub fn faults_of_gpu(mut self) -> u64 {
+        self.close();
+        self.found.count - self.found.of_platform
     }
 
     /// All reports.

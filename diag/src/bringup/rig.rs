@@ -46,11 +46,11 @@ pub struct Rig<'a> {
     log: LogSource,
 }
 
-/// Ways to read the kernel log. Members of group adm may read files of `/var/log`, and not `/dev/kmsg` (source:
+/// Ways to read the kernel log. Members of group adm may read the journal, and not `/dev/kmsg` (source:
 /// `check_syslog_permissions` of the kernel's printk.c).
 const KERNEL_LOG: &str = "/dev/kmsg and dmesg are for root where kernel.dmesg_restrict is 1 (CAP_SYSLOG): run \
                           with sudo, or allow it with `sudo sysctl kernel.dmesg_restrict=0`; group adm reads \
-                          /var/log/kern.log alone";
+                          what the journal has: journalctl -k";
 /// Explanation where no kernel has logged anything.
 const NO_LOG: &str = "the driver of libnvgpu_sim.so has no lines in the kernel log, whoever reads it; --device sim \
                       runs the same steps with the lines of its driver";

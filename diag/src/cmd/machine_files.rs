@@ -223,13 +223,18 @@ impl Machine for Files {
 
     fn faults(&self) -> Result<u64, Unread> {
         let mut session = Session::new(ProcessMap::default(), 1);
-        match self.copied {
-            None => {
-                kernel_log::read(&mut |bytes| session.feed(bytes)).map_err(|_| Unread::Forbidden)?;
-            }
-            Some(_) => session.feed(&self.bytes("/dev/kmsg", LOG_LIMIT)?),
+        if self.copied.is_none() {
+            kernel_log::read(&mut |bytes| session.feed(bytes)).map_err(|_| Unread::Forbidden)?;
+            return Ok(session.faults_of_gpu());
         }
-        Ok(session.finish("the kernel log").found)
+        let log = self.bytes("/dev/kmsg", LOG_LIMIT)?;
+        session.feed(&log);
+        match session.faults_of_gpu() {
+            0 if log.trim_ascii().is_empty() => Err(Unread::Refused("it is empty".to_owned())),
+            // The kernel escapes control characters: its log has none below the tab.
+            0 if log.iter().any(|byte| *byte < b'\t') => Err(Unread::Refused("it is no text".to_owned())),
+            faults => Ok(faults),
+        }
     }
 
     fn is_copy(&self) -> bool {

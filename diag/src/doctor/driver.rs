@@ -3,7 +3,7 @@
 //! Sources: nvgpu of L4T r36.4.3; for JetPack 7 the developer guide of r39.2 (NvLoadDisplayModulesService) and
 //! what owners of boards posted. Nothing of r39.2 was seen on a board.
 
-use crate::doctor::machine::{Access, Check, Machine, node};
+use crate::doctor::machine::{Access, Check, Machine, is_container, node};
 
 /// The folder of the first GPU's nodes.
 const NODES: &str = "/dev/nvgpu/igpu0";
@@ -29,9 +29,13 @@ pub(super) fn checks(machine: &dyn Machine) -> Vec<Check> {
     } else {
         "nvgpu makes it when the GPU has started: sudo dmesg | grep -i -e nvgpu -e firmware"
     };
-    let absent_nvmap = match is_container(machine) {
-        true => absent,
-        false => "the nvmap module makes it: sudo modprobe nvmap",
+    let absent_nvmap = if is_container(machine) {
+        absent
+    } else if machine.node("/sys/module/nvmap").is_some() {
+        "devtmpfs and udev make it for the loaded module: sudo udevadm trigger; if it stays away: sudo dmesg | grep \
+         -i nvmap"
+    } else {
+        "the nvmap module makes it: sudo modprobe nvmap"
     };
     let mut checks = vec![nvgpu(machine), nvmap(machine)];
     checks.extend(firmware);
@@ -56,8 +60,10 @@ pub(super) fn software(machine: &dyn Machine) -> Vec<Check> {
     checks
 }
 
-fn is_container(machine: &dyn Machine) -> bool {
-    ["/.dockerenv", "/run/.containerenv"].iter().any(|mark| machine.node(mark).is_some())
+/// The command that loads a module; a container has the kernel of its host.
+fn modprobe(machine: &dyn Machine, name: &str) -> String {
+    let place = if is_container(machine) { "on the host: " } else { "" };
+    format!("{place}sudo modprobe {name}")
 }
 
 /// Whether a module is there; one that is part of the kernel shows by its node alone.
@@ -72,8 +78,8 @@ fn loaded(machine: &dyn Machine, name: &str, served: &str) -> Option<Check> {
                 Check::warning(NAME, format!("{name} is still loading (initstate coming)"), log)
             }
             "going" => {
-                let again = format!("sudo modprobe {name}");
-                Check::bad(NAME, format!("{name} is being unloaded (initstate going)"), again)
+                let found = format!("{name} is being unloaded (initstate going)");
+                Check::bad(NAME, found, modprobe(machine, name))
             }
             _ => Check::good(NAME, format!("{name} is loaded")),
         });
@@ -87,7 +93,7 @@ fn loaded(machine: &dyn Machine, name: &str, served: &str) -> Option<Check> {
 
 fn nvmap(machine: &dyn Machine) -> Check {
     loaded(machine, "nvmap", NVMAP)
-        .unwrap_or_else(|| Check::bad("kernel module", "nvmap is not loaded", "sudo modprobe nvmap"))
+        .unwrap_or_else(|| Check::bad("kernel module", "nvmap is not loaded", modprobe(machine, "nvmap")))
 }
 
 fn nvgpu(machine: &dyn Machine) -> Check {
@@ -103,7 +109,7 @@ fn nvgpu(machine: &dyn Machine) -> Check {
             ),
             format!("sudo systemctl restart {SERVICE}; what it did: journalctl -b -u {SERVICE}"),
         ),
-        None => Check::bad("kernel module", "nvgpu is not loaded", "sudo modprobe nvgpu"),
+        None => Check::bad("kernel module", "nvgpu is not loaded", modprobe(machine, "nvgpu")),
     }
 }
 

@@ -4,10 +4,10 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::doctor::machine::{Check, Machine, Status, Unread, compatible, free_of, is_root, stated};
-use crate::doctor::{desktop, driver, jetson};
-use crate::report::Report;
+use crate::doctor::machine::{Check, Machine, Status, Unread, compatible, excerpt, free_of, is_root, stated};
+use crate::doctor::{desktop, driver, jetson, release};
 use crate::report::style::{ASIDE, HEADING, NAME, PROBLEM};
+use crate::report::{Report, counted};
 
 /// Kind of machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -38,15 +38,19 @@ pub fn is_software(machine: &dyn Machine) -> bool {
     machine.read("/proc/self/maps").is_some_and(|maps| maps.contains("libnvgpu_sim.so"))
 }
 
-/// Whether the machine is a Jetson. A container hides the device tree, and may have no nodes: then the name
-/// of the kernel decides, which NVIDIA ends in `-tegra`, and OE4T builds with `-l4t-` in it.
+/// Whether the machine is a Jetson. A container hides the device tree, and may have no nodes; a copy may be
+/// incomplete: then the file of the release decides, or the name of the kernel, which NVIDIA ends in `-tegra`,
+/// and OE4T builds with `-l4t-` in it.
 fn is_tegra(machine: &dyn Machine) -> bool {
     let has_nodes = ["/dev/nvgpu", "/dev/nvhost-gpu"].iter().any(|node| machine.node(node).is_some());
     let kernel = || machine.read("/proc/sys/kernel/osrelease").unwrap_or_default();
     has_nodes
         || match compatible(machine).as_deref() {
             Ok(names) if names.contains(',') => names.contains("nvidia,tegra"),
-            _ => ["-tegra", "-l4t-"].iter().any(|part| kernel().contains(part)),
+            _ => {
+                machine.node(release::FILE).is_some()
+                    || ["-tegra", "-l4t-"].iter().any(|part| kernel().contains(part))
+            }
         }
 }
 
@@ -55,6 +59,26 @@ fn other_board(machine: &dyn Machine) -> String {
     let names = compatible(machine).unwrap_or_default();
     let board = names.split('\0').next().filter(|name| name.contains(','));
     board.map_or(String::new(), |name| format!("; the device tree names {name}"))
+}
+
+/// The check of a machine that has no GPU, or of a copy that does not tell.
+fn no_gpu(machine: &dyn Machine) -> Check {
+    const NAME: &str = "GPU";
+    let board = other_board(machine);
+    if !machine.has_nodes() && board.is_empty() {
+        let found = "the copy is incomplete: neither the device nodes (dev.txt) nor a file that names the machine \
+                     are in it";
+        let remedy = Some("docs/nvdiag-doctor.md has the commands that copy a machine's files".to_owned());
+        return Check { remedy, ..Check::unknown(NAME, found) };
+    }
+    Check::bad(
+        NAME,
+        format!(
+            "neither a Jetson (/dev/nvgpu, a Tegra device tree) nor the desktop driver (/dev/nvidiactl, \
+             /sys/module/nvidia/version) is here{board}"
+        ),
+        "HCQ_DEVICE=sim runs everything on the software ga10b; in a container, pass the device nodes through",
+    )
 }
 
 /// Checks a machine.
@@ -76,15 +100,7 @@ pub fn examine(machine: &dyn Machine) -> Diagnosis {
         Platform::Jetson => jetson::checks(machine),
         Platform::Software => driver::software(machine),
         Platform::Desktop => desktop::checks(machine),
-        Platform::Neither => vec![Check::bad(
-            "GPU",
-            format!(
-                "neither a Jetson (/dev/nvgpu, a Tegra device tree) nor the desktop driver (/dev/nvidiactl, \
-                 /sys/module/nvidia/version) is here{}",
-                other_board(machine)
-            ),
-            "HCQ_DEVICE=sim runs everything on the software ga10b; in a container, pass the device nodes through",
-        )],
+        Platform::Neither => vec![no_gpu(machine)],
     };
     if platform != Platform::Neither {
         checks.push(huge_pages(machine));
@@ -107,13 +123,15 @@ fn huge_pages(machine: &dyn Machine) -> Check {
         }
         Err(unread) => return Check::unknown(NAME, format!("{PATH} {unread}")),
     };
-    let chosen = text.split(['[', ']']).nth(1).unwrap_or("unknown").to_owned();
+    let Some(chosen) = text.split(['[', ']']).nth(1) else {
+        return Check::unknown(NAME, format!("{PATH} names no choice: {}", excerpt(&text)));
+    };
     let reserved = match stated(machine, "HugePages_Total") {
         Ok(pages) => format!("{} reserved", pages.unwrap_or(0)),
         Err(_) => "how many are reserved is not known".to_owned(),
     };
     let found = format!("transparent huge pages: {chosen}; {reserved}");
-    match chosen.as_str() {
+    match chosen {
         "never" => Check::warning(
             NAME,
             found,
@@ -177,7 +195,7 @@ fn kernel_log(machine: &dyn Machine) -> Vec<Check> {
         Ok(0) => vec![Check::good(NAME, "holds no GPU fault")],
         Ok(count) => vec![Check::warning(
             NAME,
-            format!("holds {count} GPU faults since boot"),
+            format!("holds {} since boot", counted(count, "GPU fault")),
             "`nvdiag esr` explains them",
         )],
     }
@@ -195,7 +213,8 @@ impl Report for Diagnosis {
             Platform::Jetson => "a Jetson",
             Platform::Software => "a software ga10b: libnvgpu_sim.so is part of this process",
             Platform::Desktop => "a machine with NVIDIA's desktop driver",
-            Platform::Neither => "a machine without an NVIDIA GPU",
+            Platform::Neither if self.has_problem() => "a machine without an NVIDIA GPU",
+            Platform::Neither => "a copy that does not identify its machine",
         };
         writeln!(out, "{HEADING}{platform}{HEADING:#}")?;
         for check in &self.checks {

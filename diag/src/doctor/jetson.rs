@@ -2,7 +2,7 @@
 
 use hcq::Tegra;
 
-use crate::doctor::machine::{Check, Machine, Unread, compatible, free_of};
+use crate::doctor::machine::{Check, Machine, Unread, compatible, free_of, is_container};
 use crate::doctor::{driver, release, speed};
 use crate::size::size;
 
@@ -33,7 +33,11 @@ fn chip(machine: &dyn Machine) -> (Check, bool) {
     let names = match compatible(machine) {
         Ok(names) => names,
         Err(Unread::Absent) => {
-            return (Check::unknown(NAME, "no device tree (a container hides it)"), true);
+            let why = match machine.is_copy() && !is_container(machine) {
+                true => "the device tree is missing from the copy",
+                false => "no device tree (a container hides it)",
+            };
+            return (Check::unknown(NAME, why), true);
         }
         Err(unread) => return (Check::unknown(NAME, format!("the device tree {unread}")), true),
     };

@@ -182,9 +182,11 @@ pub(super) fn node(
     let found = format!("{path} may not be opened ({rights})");
     if node.mode & access.of_group() != access.of_group() || node.gid == 0 {
         let remedy = format!(
-            "its group may not use it either: a udev rule such as KERNEL==\"{}\", GROUP=\"video\", MODE=\"0660\"{}",
-            path.trim_start_matches("/dev/"),
-            if is_root(machine) { "" } else { ", or run as root" }
+            "its group may not use it either: a udev rule{} such as {}, then sudo udevadm control --reload && sudo \
+             udevadm trigger{}",
+            if is_container(machine) { " of the host" } else { "" },
+            udev_rule(path),
+            if is_root(machine) { "" } else { "; or run as root" }
         );
         return Check::bad(name, found, remedy);
     }
@@ -193,11 +195,29 @@ pub(super) fn node(
     let members = text.lines().find(|line| line.split(':').next() == Some(group.as_str()));
     let members = members.and_then(|line| line.rsplit(':').next()).unwrap_or("");
     let listed = user(machine).is_some_and(|user| members.split(',').any(|member| member == user));
-    let remedy = match listed {
-        true => format!("the user is in group {group}, but this session is older than that: log in again"),
-        false => format!("sudo usermod -aG {group} $USER, then log in again"),
+    let remedy = if is_container(machine) {
+        format!("--group-add {} among the options of the container (docker, podman)", node.gid)
+    } else if listed {
+        format!("the user is in group {group}, but this session is older than that: log in again")
+    } else {
+        format!("sudo usermod -aG {group} $USER, then log in again")
     };
     Check::bad(name, found, remedy)
+}
+
+/// Rule of udev that opens a node to group video. A device of nvgpu is named without the folder of its node
+/// (`nvgpu_devnode_v2` of its `os/linux/ioctl.c`).
+fn udev_rule(path: &str) -> String {
+    let (subsystem, name) = match path.strip_prefix("/dev/nvgpu/") {
+        Some(node) => ("SUBSYSTEM==\"nvidia-gpu-v2\", ", node.rsplit('/').next().unwrap_or(node)),
+        None => ("", path.trim_start_matches("/dev/")),
+    };
+    format!("{subsystem}KERNEL==\"{name}\", GROUP=\"video\", MODE=\"0660\"")
+}
+
+/// Whether the machine is a container of docker or podman.
+pub(super) fn is_container(machine: &dyn Machine) -> bool {
+    ["/.dockerenv", "/run/.containerenv"].iter().any(|mark| machine.node(mark).is_some())
 }
 
 /// Name of a group, or its number.
@@ -238,8 +258,13 @@ pub(crate) fn meminfo(machine: &dyn Machine, key: &str) -> Option<u64> {
 pub(super) fn stated(machine: &dyn Machine, key: &str) -> Result<Option<u64>, String> {
     const PATH: &str = "/proc/meminfo";
     let text = machine.text(PATH).map_err(|unread| format!("{PATH} {unread}"))?;
-    let Some(value) = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')) else {
-        return Ok(None);
+    let value = |key| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+    let Some(value) = value(key) else {
+        // The kernel states the total always.
+        return match value("MemTotal") {
+            Some(_) => Ok(None),
+            None => Err(format!("{PATH} is empty or damaged: it states no MemTotal")),
+        };
     };
     let mut words = value.split_whitespace();
     let number = words.next().and_then(|number| number.parse::<u64>().ok());

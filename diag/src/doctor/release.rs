@@ -4,7 +4,7 @@ use crate::doctor::machine::{Check, Machine, Status, Unread};
 
 const NAME: &str = "L4T release";
 /// File in which NVIDIA's own distribution states it.
-const FILE: &str = "/etc/nv_tegra_release";
+pub(super) const FILE: &str = "/etc/nv_tegra_release";
 
 /// A release of L4T, as `/etc/nv_tegra_release` states it: `# R36 (release), REVISION: 4.3, GCID: ...`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl<'a> Release<'a> {
             // OE4T/linux-nvgpu, branches l4t-r36.2 to l4t-r36.4.2; woosy/nvgpu-jetson-linux-36.4.3.
             (36, Some(2), 0) | (36, Some(3), 0..=1) | (36, Some(4), 0..=3) => Known::Source,
             // rbonghi/jetson_stats 864, 867, 889; developer guide of r39.2.
-            (36, Some(5), _) | (39, Some(2), _) => Known::Pages,
+            (36, Some(5), 0) | (39, Some(2), 0) => Known::Pages,
             // OE4T/linux-nvgpu, branches l4t-r35.1 to l4t-35.6.0.
             (35, Some(1..=5), _) | (35, Some(6), 0) => Known::Lacking,
             (..=35, ..) => Known::Older,
@@ -158,7 +158,9 @@ mod tests {
             ("# R36 (release), REVISION: 4.3.1", "R36.4.3.1", Known::Nothing),
             ("# R36 (release), REVISION: 5.0, GCID: 43688277", "R36.5.0", Known::Pages),
             ("# R36 (release), REVISION: 6.0", "R36.6.0", Known::Nothing),
-            ("# R39 (release), REVISION: 2.1", "R39.2.1", Known::Pages),
+            ("# R39 (release), REVISION: 2.1", "R39.2.1", Known::Nothing),
+            ("# R39 (release), REVISION: 2.0", "R39.2.0", Known::Pages),
+            ("# R36 (release), REVISION: 5.1", "R36.5.1", Known::Nothing),
             ("# R39 (release), REVISION: 3.0", "R39.3.0", Known::Nothing),
             ("# R40 (release), REVISION: 1", "R40.1", Known::Nothing),
             ("# R35 (release), REVISION: 4.1, GCID: 1", "R35.4.1", Known::Lacking),

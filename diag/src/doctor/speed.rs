@@ -3,7 +3,7 @@
 //! Sources: nvgpu of L4T r36.4.3 (names in sysfs), NVIDIA's developer guide (power modes), files of boards with r36
 //! and r39.2 that owners posted (rbonghi/jetson_stats 867, 889).
 
-use crate::doctor::machine::{Check, Machine, Unread, excerpt, is_root};
+use crate::doctor::machine::{Check, Machine, Unread, excerpt, is_container, is_root};
 
 const DEVFREQ: &str = "/sys/class/devfreq";
 /// The power modes.
@@ -48,6 +48,24 @@ fn full_mode(machine: &dyn Machine) -> Option<(u32, String)> {
         .map(|(_, mode)| mode)
 }
 
+/// The value that a power mode gives to a parameter, `GPU MAX_FREQ`.
+fn setting(machine: &dyn Machine, mode: u32, parameter: &str) -> Option<i64> {
+    let modes = machine.read(MODES)?;
+    let begins = |line: &&str| line.trim().starts_with(&format!("< POWER_MODEL ID={mode} "));
+    let lines = modes.lines().skip_while(|line| !begins(line)).skip(1);
+    let mut own = lines.take_while(|line| !line.trim().starts_with('<'));
+    own.find_map(|line| line.trim().strip_prefix(parameter)?.trim().parse().ok())
+}
+
+/// The mode of a board on which none was set, as `nvpmodel` lists it: `, 2 (MODE_30W)`.
+fn default_mode(machine: &dyn Machine) -> Option<String> {
+    let modes = machine.read(MODES)?;
+    let number = modes.lines().find_map(|line| line.trim().strip_prefix("< PM_CONFIG DEFAULT="))?;
+    let id: u32 = number.trim_end_matches('>').trim().parse().ok()?;
+    let name = power_modes(machine).into_iter().find(|mode| mode.0 == id)?.1;
+    Some(format!(", {id} ({name})"))
+}
+
 /// The watts in a mode's name: 30 of `MODE_30W`.
 fn watts(name: &str) -> Option<usize> {
     name.split('_').find_map(|word| word.strip_suffix('W')?.parse().ok())
@@ -57,8 +75,13 @@ pub(super) fn power_mode(machine: &dyn Machine) -> Check {
     const NAME: &str = "power mode";
     let Some((id, name)) = power_mode_of(machine) else {
         let found = match machine.text(MODE) {
+            Err(Unread::Absent) if is_container(machine) => {
+                format!("a container does not have {MODE}{}", gated(machine))
+            }
             Err(Unread::Absent) => {
-                format!("nvpmodel has not stored one ({MODE}): the board's default counts")
+                let default = default_mode(machine).unwrap_or_default();
+                let gated = gated(machine);
+                format!("nvpmodel has not stored one ({MODE}): the board's default counts{default}{gated}")
             }
             Err(unread) => format!("{MODE} {unread}"),
             Ok(text) => format!("{MODE} names none: {}", excerpt(&text)),
@@ -73,6 +96,17 @@ pub(super) fn power_mode(machine: &dyn Machine) -> Check {
     let Some((full, full_name)) = full_mode(machine) else {
         return Check::unknown(NAME, format!("{found}: {MODES} names no mode without limits"));
     };
+    // A chip whose TPCs are fused off has a mask of 0 in every mode.
+    let wanted =
+        setting(machine, id, "TPC_POWER_GATING TPC_PG_MASK").and_then(|mask| u32::try_from(mask).ok());
+    let more = wanted.filter(|wanted| mask(machine, "tpc_pg_mask").unwrap_or(0) & !wanted != 0);
+    if let (Some(wanted), true) = (more, id == full) {
+        return Check::warning(
+            NAME,
+            format!("{found}: more is off than the TPC_PG_MASK {wanted:#x} that {MODES} has for this mode"),
+            format!("sudo nvpmodel -m {id} sets it again (it may request a reboot)"),
+        );
+    }
     if id == full {
         return Check::good(NAME, found);
     }
@@ -86,18 +120,17 @@ pub(super) fn power_mode(machine: &dyn Machine) -> Check {
     )
 }
 
-/// Returns the parts that the driver keeps switched off, by its own masks; empty where they are 0. Which mask
-/// a module has in which mode is not known here, so it is a fact and no more.
+/// Returns the parts that the driver keeps switched off, by its own masks; empty where they are 0.
 fn gated(machine: &dyn Machine) -> String {
-    let Some(device) = gpu(machine) else { return String::new() };
     ["tpc_pg_mask", "gpc_pg_mask"]
         .into_iter()
-        .filter_map(|file| {
-            let mask = machine.read(&format!("{DEVFREQ}/{device}/device/{file}"))?;
-            let mask: u32 = mask.trim().parse().ok()?;
-            (mask != 0).then(|| format!(", {file} {mask:#x}"))
-        })
+        .filter_map(|file| Some(format!(", {file} {:#x}", mask(machine, file).filter(|mask| *mask != 0)?)))
         .collect()
+}
+
+/// A mask of the driver's.
+fn mask(machine: &dyn Machine, file: &str) -> Option<u32> {
+    machine.read(&format!("{DEVFREQ}/{}/device/{file}", gpu(machine)?))?.trim().parse().ok()
 }
 
 /// The GPU's name among the devices of devfreq: `17000000.gpu` on r36 and r39, `17000000.ga10b` before.
@@ -146,11 +179,7 @@ pub(super) fn gpu_clock(machine: &dyn Machine) -> Check {
         return Check::unknown(NAME, format!("{found}: the lowest allowed is above the highest"));
     }
     if max < top {
-        let remedy = match full_mode(machine) {
-            Some((mode, _)) => format!("the power mode caps the clock: sudo nvpmodel -m {mode}"),
-            None => format!("the power mode caps the clock: nvpmodel -m sets one by its number in {MODES}"),
-        };
-        return Check::warning(NAME, found, remedy);
+        return Check::warning(NAME, found, uncapped(machine, max));
     }
     match min < max && governor != PERFORMANCE {
         true => Check::warning(
@@ -162,25 +191,54 @@ pub(super) fn gpu_clock(machine: &dyn Machine) -> Check {
     }
 }
 
+/// The remedy for a clock that may not rise above `max` Hz.
+fn uncapped(machine: &dyn Machine, max: u64) -> String {
+    let Some((full, _)) = full_mode(machine) else {
+        return format!("the power mode caps the clock: nvpmodel -m sets one by its number in {MODES}");
+    };
+    if power_mode_of(machine).is_none_or(|(set, _)| set != full) {
+        return format!("the power mode caps the clock: sudo nvpmodel -m {full}");
+    }
+    // -1 is no limit.
+    let limit = setting(machine, full, "GPU MAX_FREQ").and_then(|hz| u64::try_from(hz).ok());
+    match limit.is_some_and(|limit| limit <= max) {
+        true => "the power mode caps the clock, and is the largest of this board".to_owned(),
+        false => format!(
+            "not the power mode: something else lowered max_freq (a user, a service, an nvpmodel.service that \
+             failed); sudo nvpmodel -m {full} sets it again"
+        ),
+    }
+}
+
+/// The CPU's clocks: `jetson_clocks` leaves the governor, and pins the lowest allowed clock to the highest.
 pub(super) fn cpu_governor(machine: &dyn Machine) -> Check {
     const NAME: &str = "CPU governor";
     const FOLDER: &str = "/sys/devices/system/cpu/cpufreq";
-    let mut governors: Vec<String> = machine
-        .list(FOLDER)
-        .iter()
-        .filter(|name| name.starts_with("policy"))
-        .filter_map(|name| machine.read(&format!("{FOLDER}/{name}/scaling_governor")))
-        .map(|text| text.trim().to_owned())
-        .collect();
+    let (mut governors, mut steady) = (Vec::new(), true);
+    for policy in machine.list(FOLDER).iter().filter(|name| name.starts_with("policy")) {
+        let value = |file: &str| machine.read(&format!("{FOLDER}/{policy}/{file}"));
+        let khz = |file: &str| value(file)?.trim().parse::<u64>().ok();
+        let Some(text) = value("scaling_governor") else { continue };
+        let governor = text.trim().to_owned();
+        if governor.is_empty() || !governor.bytes().all(|byte| byte.is_ascii_graphic()) {
+            let found = format!("{FOLDER}/{policy}/scaling_governor names none: {}", excerpt(&text));
+            return Check::unknown(NAME, found);
+        }
+        let pinned = khz("scaling_min_freq").is_some_and(|min| khz("scaling_max_freq") == Some(min));
+        steady &= pinned || governor == PERFORMANCE;
+        governors.push(governor);
+    }
     governors.sort();
     governors.dedup();
-    match governors.as_slice() {
-        [] => Check::unknown(NAME, "cpufreq reports nothing"),
-        [one] if one == PERFORMANCE => Check::good(NAME, one.clone()),
-        some => Check::warning(
+    let found = governors.join(", ");
+    match (governors.as_slice(), steady) {
+        ([], _) => Check::unknown(NAME, "cpufreq reports nothing"),
+        ([one], true) if one == PERFORMANCE => Check::good(NAME, found),
+        (_, true) => Check::good(NAME, format!("{found}; the clocks are pinned")),
+        (_, false) => Check::warning(
             NAME,
-            some.join(", "),
-            "launches are submitted by the CPU: sudo jetson_clocks sets performance",
+            found,
+            "launches are submitted by the CPU: sudo jetson_clocks pins the clocks",
         ),
     }
 }

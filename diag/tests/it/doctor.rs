@@ -84,12 +84,32 @@ fn an_orin_that_is_right_has_nothing_to_say() {
     assert_eq!((&document["schema"], &document["platform"]), (&"nvdiag.doctor/1".into(), &"jetson".into()));
 }
 
+/// A way to break an Orin: the check that finds it, its status, and a part of its remedy.
+type Case = (fn(&Path), &'static str, &'static str, &'static str);
+
+fn each_is_found<const N: usize>(cases: [Case; N]) {
+    for (break_it, name, status, remedy) in cases {
+        let dir = orin();
+        break_it(dir.path());
+        let (code, document) = doctor(dir.path());
+        let found = trouble(&document);
+        assert_eq!(code, i32::from(status == "bad"), "{name}: {found:?}");
+        assert_eq!(found.len(), 1, "{name}: {found:?}");
+        assert_eq!((found[0].0.as_str(), found[0].1.as_str()), (name, status));
+        assert!(found[0].2.contains(remedy), "{name}: {found:?}");
+    }
+}
+
 #[test]
 fn each_way_to_be_wrong_is_found_with_its_remedy() {
-    type Break = fn(&Path);
-    let cases: [(Break, &str, &str, &str); 11] = [
-        (|r| fs::remove_file(r.join("dev/nvmap")).expect("removed"), "memory node", "bad", "modprobe nvmap"),
-        (|r| set_mode(r, "/dev/nvmap", 0o600), "memory node", "bad", "udev rule"),
+    let cases: [Case; 11] = [
+        (|r| fs::remove_file(r.join("dev/nvmap")).expect("removed"), "memory node", "bad", "udevadm trigger"),
+        (
+            |r| set_mode(r, "/dev/nvmap", 0o600),
+            "memory node",
+            "bad",
+            "udev rule such as KERNEL==\"nvmap\", GROUP",
+        ),
         (
             |r| write(r, "/proc/device-tree/compatible", "nvidia,tegra194\0"),
             "chip",
@@ -122,10 +142,16 @@ fn each_way_to_be_wrong_is_found_with_its_remedy() {
             },
             "GPU clock",
             "warning",
-            "nvpmodel",
+            "something else lowered max_freq",
         ),
         (
-            |r| write(r, "/sys/devices/system/cpu/cpufreq/policy4/scaling_governor", "schedutil\n"),
+            |r| {
+                for (file, text) in
+                    [("governor", "schedutil"), ("min_freq", "729600"), ("max_freq", "2201600")]
+                {
+                    write(r, &format!("/sys/devices/system/cpu/cpufreq/policy4/scaling_{file}"), text);
+                }
+            },
             "CPU governor",
             "warning",
             "jetson_clocks",
@@ -155,16 +181,35 @@ fn each_way_to_be_wrong_is_found_with_its_remedy() {
             "nvdiag esr",
         ),
     ];
-    for (break_it, name, status, remedy) in cases {
-        let dir = orin();
-        break_it(dir.path());
-        let (code, document) = doctor(dir.path());
-        let found = trouble(&document);
-        assert_eq!(code, i32::from(status == "bad"), "{name}: {found:?}");
-        assert_eq!(found.len(), 1, "{name}: {found:?}");
-        assert_eq!((found[0].0.as_str(), found[0].1.as_str()), (name, status));
-        assert!(found[0].2.contains(remedy), "{name}: {found:?}");
-    }
+    each_is_found(cases);
+}
+
+#[test]
+fn a_node_a_mask_and_a_governor_that_are_wrong_have_remedies_that_change_them() {
+    each_is_found([
+        (
+            |r| set_mode(r, "/dev/nvgpu/igpu0/ctrl", 0o600),
+            "control node",
+            "bad",
+            "such as SUBSYSTEM==\"nvidia-gpu-v2\", KERNEL==\"ctrl\", GROUP=\"video\", MODE=\"0660\", then sudo udevadm",
+        ),
+        (
+            |r| {
+                write(r, "/sys/class/devfreq/17000000.gpu/device/tpc_pg_mask", "240\n");
+                let mode = "< POWER_MODEL ID=0 NAME=MAXN >\nTPC_POWER_GATING TPC_PG_MASK 0\n";
+                write(r, "/etc/nvpmodel.conf", &format!("{mode}< POWER_MODEL ID=2 NAME=MODE_30W >\n"));
+            },
+            "power mode",
+            "warning",
+            "nvpmodel -m 0 sets it again",
+        ),
+        (
+            |r| write(r, "/sys/devices/system/cpu/cpufreq/policy4/scaling_governor", "powersave\n"),
+            "CPU governor",
+            "warning",
+            "jetson_clocks pins the clocks",
+        ),
+    ]);
 }
 
 #[test]
@@ -203,7 +248,7 @@ fn a_desktop_machine_is_checked_for_its_driver() {
         ("/sys/module/nvidia/version", "580.159.04\n"),
         ("/dev/nvidiactl", ""),
         ("/dev/nvidia0", ""),
-        ("/dev/kmsg", ""),
+        ("/dev/kmsg", "6,1,1000,-;Booting Linux\n"),
         (
             "/proc/driver/nvidia/gpus/0000:00:06.0/information",
             "Model: \t\t NVIDIA H200\nGPU Excluded:\t No\n",
@@ -227,9 +272,70 @@ fn a_desktop_machine_is_checked_for_its_driver() {
 #[test]
 fn a_machine_without_a_gpu_is_pointed_to_the_software_one() {
     let dir = tempfile::tempdir().expect("a folder");
+    write(dir.path(), "dev.txt", "crw-rw-rw- 0 0 /dev/null\n");
     let (code, document) = doctor(dir.path());
     assert_eq!((code, &document["platform"]), (1, &"neither".into()));
     assert!(trouble(&document)[0].2.contains("HCQ_DEVICE=sim"));
+    // A copy of nothing is no finding about a machine.
+    fs::remove_file(dir.path().join("dev.txt")).expect("removed");
+    let (code, document) = doctor(dir.path());
+    assert_eq!((code, trouble(&document)[0].1.as_str()), (0, "unknown"));
+    let text = nvdiag(dir.path(), &[]).stdout;
+    assert!(text.starts_with(b"a copy that does not identify its machine\n"));
+}
+
+#[test]
+fn clocks_that_jetson_clocks_pinned_are_steady_under_any_governor() {
+    let dir = orin();
+    for (file, text) in [("governor", "schedutil"), ("min_freq", "2201600"), ("max_freq", "2201600")] {
+        let path = format!("/sys/devices/system/cpu/cpufreq/policy4/scaling_{file}");
+        write(dir.path(), &path, text);
+    }
+    assert_eq!(trouble(&doctor(dir.path()).1), Vec::new());
+}
+
+#[test]
+fn the_kernel_log_has_the_faults_of_the_gpu_alone() {
+    let dir = orin();
+    let smmu = "arm-smmu 12000000.iommu: Unhandled context fault: fsr=0x80000402, iova=0x2fffdc000, \
+                fsynr=0x110011, cbfrsynra=0x1400, cb=7\n";
+    write(dir.path(), "/dev/kmsg", smmu);
+    assert_eq!(trouble(&doctor(dir.path()).1), Vec::new());
+    let trap = "nvgpu: 17000000.gpu f:1 [ERR]  sm hww global 0x00000004 warp 0x00000010\n";
+    write(dir.path(), "/dev/kmsg", &format!("{smmu}{trap}"));
+    let (_, document) = doctor(dir.path());
+    assert!(document.to_string().contains("holds 1 GPU fault since boot"), "{document}");
+}
+
+#[test]
+fn the_clock_of_the_largest_mode_is_not_blamed_on_the_mode_unless_it_caps() {
+    let dir = orin();
+    for file in ["cur_freq", "min_freq", "max_freq"] {
+        write(dir.path(), &format!("/sys/class/devfreq/17000000.gpu/{file}"), "624750000\n");
+    }
+    let remedy = |limit: &str| {
+        let modes = format!("< POWER_MODEL ID=0 NAME=15W >\nGPU MAX_FREQ {limit}\n< PM_CONFIG DEFAULT=0 >\n");
+        write(dir.path(), "/etc/nvpmodel.conf", &modes);
+        trouble(&doctor(dir.path()).1)[0].2.clone()
+    };
+    assert_eq!(remedy("624750000"), "the power mode caps the clock, and is the largest of this board");
+    assert!(remedy("-1").contains("sudo nvpmodel -m 0 sets it again"));
+    assert!(remedy("918000000").starts_with("not the power mode"));
+}
+
+#[test]
+fn a_container_is_mended_from_its_host() {
+    let remedies = |listing: &str| {
+        let dir = machine("r39.2-container");
+        write(dir.path(), "dev.txt", listing);
+        fs::remove_dir_all(dir.path().join("sys/module/nvmap")).expect("removed");
+        trouble(&doctor(dir.path()).1).into_iter().map(|(_, _, remedy)| remedy).collect::<Vec<_>>()
+    };
+    assert!(remedies("crw-rw-rw- 0 0 /dev/null\n").contains(&"on the host: sudo modprobe nvmap".to_owned()));
+    let found = remedies("crw-rw---- 0 777 /dev/nvgpu/igpu0/ctrl\ncrw------- 0 0 /dev/nvmap\n");
+    let group = "--group-add 777 among the options of the container (docker, podman)";
+    assert!(found.contains(&group.to_owned()), "{found:?}");
+    assert!(found.iter().any(|remedy| remedy.contains("a udev rule of the host such as")), "{found:?}");
 }
 
 /// Every machine of `tests/data/machines`: the whole text that its owner reads.
@@ -262,7 +368,7 @@ fn healthy_boards_of_both_releases_have_nothing_bad_and_no_warning() {
         ("r36.5-nx", &["EMC clock"]),
         ("r39.2-agx", &["EMC clock"]),
         // devfreq comes later, the mode of most watts is the largest.
-        ("r39.2-nano", &["GPU clock", "EMC clock"]),
+        ("r39.2-nano", &["L4T release", "GPU clock", "EMC clock"]),
         ("r39.3-agx", &["L4T release", "EMC clock"]),
         ("nixos-agx", &["power mode", "EMC clock"]),
     ] {

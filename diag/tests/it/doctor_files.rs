@@ -157,10 +157,21 @@ fn the_source_of_a_driver_was_read_for_the_releases_of_the_table_alone() {
     }
 }
 
+/// A way to damage a machine's files: the check that reads them, its status, and a part of its finding.
+type Case = (fn(&Path), &'static str, &'static str, &'static str);
+
+fn each_is_said<const N: usize>(cases: [Case; N]) {
+    for (break_it, name, status, said) in cases {
+        let dir = machine("r36.4-agx");
+        break_it(dir.path());
+        let (is, found) = check(dir.path(), name);
+        assert_eq!((is.as_str(), found.contains(said)), (status, true), "{said}: {found}");
+    }
+}
+
 #[test]
 fn what_cannot_be_read_or_cannot_be_is_a_doubt_that_names_the_file() {
-    type Break = fn(&Path);
-    let cases: [(Break, &str, &str, &str); 9] = [
+    let cases: [Case; 9] = [
         (
             |r| replace(r, "proc/meminfo", folder),
             "CMA",
@@ -216,12 +227,45 @@ fn what_cannot_be_read_or_cannot_be_is_a_doubt_that_names_the_file() {
             "the lowest allowed is above the highest",
         ),
     ];
-    for (break_it, name, status, said) in cases {
-        let dir = machine("r36.4-agx");
-        break_it(dir.path());
-        let (is, found) = check(dir.path(), name);
-        assert_eq!((is.as_str(), found.contains(said)), (status, true), "{said}: {found}");
-    }
+    each_is_said(cases);
+}
+
+#[test]
+fn an_empty_file_or_one_of_no_text_is_a_doubt_and_no_fact() {
+    each_is_said([
+        (|r| write(r, "/proc/meminfo", ""), "CMA", "unknown", "/proc/meminfo is empty or damaged"),
+        (
+            |r| write(r, "/proc/meminfo", "\u{1}\u{2}\n"),
+            "memory",
+            "unknown",
+            "/proc/meminfo is empty or damaged",
+        ),
+        (|r| write(r, "/dev/kmsg", "\n"), "kernel log", "unknown", "/dev/kmsg cannot be read: it is empty"),
+        (
+            |r| write(r, "/dev/kmsg", "\0\u{1}x"),
+            "kernel log",
+            "unknown",
+            "/dev/kmsg cannot be read: it is no text",
+        ),
+        (
+            |r| write(r, "/sys/kernel/mm/transparent_hugepage/enabled", ""),
+            "huge pages",
+            "unknown",
+            "transparent_hugepage/enabled names no choice: \"\"",
+        ),
+        (
+            |r| write(r, "/sys/devices/system/cpu/cpufreq/policy4/scaling_governor", ""),
+            "CPU governor",
+            "unknown",
+            "policy4/scaling_governor names none: \"\"",
+        ),
+        (
+            |r| fs::remove_file(r.join("var/lib/nvpmodel/status")).expect("removed"),
+            "power mode",
+            "unknown",
+            "the board's default counts, 2 (MODE_30W), tpc_pg_mask 0xf0",
+        ),
+    ]);
 }
 
 #[test]
@@ -303,9 +347,8 @@ fn a_software_gpu_that_did_not_start_is_told_so_as_a_board_is() {
 
 #[test]
 fn what_a_copy_lacks_is_a_doubt_and_blames_nothing_on_the_machine() {
-    type Break = fn(&Path);
     let gone = |root: &Path, path: &str| fs::remove_file(root.join(path)).expect("removed");
-    let cases: [(Break, &str, &str, &str); 8] = [
+    let cases: [Case; 8] = [
         (|r| write(r, "proc/self/status", ""), "memory node", "unknown", "whose groups count"),
         (
             |r| fs::remove_file(r.join("proc/self/status")).expect("removed"),
@@ -330,12 +373,7 @@ fn what_a_copy_lacks_is_a_doubt_and_blames_nothing_on_the_machine() {
         (|r| write(r, "sys/module/nvgpu/initstate", "coming\n"), "kernel module", "warning", "still loading"),
         (|r| write(r, "sys/module/nvgpu/initstate", "going\n"), "kernel module", "bad", "being unloaded"),
     ];
-    for (break_it, name, status, said) in cases {
-        let dir = machine("r36.4-agx");
-        break_it(dir.path());
-        let (is, found) = check(dir.path(), name);
-        assert_eq!((is.as_str(), found.contains(said)), (status, true), "{said}: {found}");
-    }
+    each_is_said(cases);
     let dir = machine("r36.4-agx");
     gone(dir.path(), "dev.txt");
     fs::remove_dir_all(dir.path().join("sys/module/nvgpu")).expect("removed");
@@ -355,6 +393,17 @@ fn what_a_copy_lacks_is_a_doubt_and_blames_nothing_on_the_machine() {
     gone(dir.path(), "etc/nvpmodel.conf");
     let (_, out, _) = doctor(dir.path());
     assert!(out.contains("by its number in /etc/nvpmodel.conf") && !out.contains("-m N"), "{out}");
+}
+
+#[test]
+fn a_jetson_of_which_the_release_alone_was_copied_is_a_jetson() {
+    let dir = tempfile::tempdir().expect("a folder");
+    write(dir.path(), "/etc/nv_tegra_release", &release_file("r36.4.3"));
+    let (code, out, _) = doctor(dir.path());
+    let document: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!((code, &document["platform"]), (Some(0), &"jetson".into()));
+    let told = ("unknown".to_owned(), "the device tree is missing from the copy".to_owned());
+    assert_eq!(check(dir.path(), "chip"), told);
 }
 
 /// A machine that keeps the paths that are asked for.
