@@ -65,12 +65,14 @@ const TERMS: usize = 4 * ELEMENTS;
 struct Factors {
     sig: [[i32; 32]; TERMS],
     exp: [[i32; 32]; TERMS],
-    finite: bool,
+    /// Whether any is not finite.
+    special: bool,
 }
 
 impl Factors {
-    /// No terms, to be filled in place: moving these arrays costs as much as the sums.
-    const EMPTY: Self = Self { sig: [[0; 32]; TERMS], exp: [[0; 32]; TERMS], finite: true };
+    /// No terms, to be filled in place: copies of these arrays cost more than the sums. All of it is zero, which
+    /// is written and not copied.
+    const EMPTY: Self = Self { sig: [[0; 32]; TERMS], exp: [[0; 32]; TERMS], special: false };
 
     /// Takes the terms of `elements`; `spread` gives each of four lanes' values to those that need it.
     #[inline(always)]
@@ -89,7 +91,7 @@ impl Factors {
                 self.sig[4 * e + n] = each(|i| sig[n][i] as i32);
                 self.exp[4 * e + n] = each(|i| exp[n][i] as i32);
             }
-            self.finite &= split.finite;
+            self.special |= !split.finite;
         }
     }
 }
@@ -278,7 +280,7 @@ pub(super) fn exact(f: &Fragments, kind: u32, rules: Rules, depth: usize) -> [[f
             let c = Split::new(&acc[r], 23, rules.half);
             let before = acc[r];
             acc[r] = sum(&a[h], &b[e], first, first + step, &c, rules);
-            if !(a[h].finite && b[e].finite && c.finite) {
+            if a[h].special || b[e].special || !c.finite {
                 put_specials(f, (h, e), (first, first + step), &before, &mut acc[r]);
             }
             first += step;
