@@ -301,14 +301,15 @@ fn a_report_is_completed_where_nothing_can_be_printed() {
     }
 }
 
-/// `nvdiag bringup --bisect` on a software ga10b with what-ifs, and a profile in use: its output, its exit
+/// `nvdiag bringup --bisect` on a software ga10b with what-ifs, and a profile in use or none: its output, its exit
 /// code, and the profile that it leaves.
 fn bisect(what_if: &str, in_use: &str) -> (Option<i32>, serde_json::Value, String, String) {
     let folder = tempfile::tempdir().expect("a folder");
     let (asked, profile) = (folder.path().join("asked"), folder.path().join("it's a profile"));
     fs::write(&asked, in_use).expect("a file");
     let path = |path: &Path| path.to_str().expect("UTF-8").to_owned();
-    let environment = [("NVGPU_SIM_WHATIF", what_if), ("HCQ_PROFILE", &path(&asked))];
+    let used = if in_use.is_empty() { String::new() } else { path(&asked) };
+    let environment = [("NVGPU_SIM_WHATIF", what_if), ("HCQ_PROFILE", &used)];
     let arguments = ["--device", "sim", "--bisect", "--profile", &path(&profile)];
     let (code, json, err) = run_with(&[&arguments[..], &["--json"]].concat(), &environment);
     let document = serde_json::from_str(&json).expect("one JSON document");
