@@ -285,6 +285,8 @@ proptest! {
 
     #[test]
     fn any_values_printed_in_a_drivers_format_come_back((kind, line, fields) in line(Kind::ALL)) {
+        // Such a text reads as the `__ga10b__` that lines of a dump begin with.
+        prop_assume!(kind.source() != Source::Other || !line.contains("__"));
         let found = parse(line.as_bytes());
         let [Parsed::Entry(entry)] = found.as_slice() else { panic!("{line}: {found:?}") };
         if CATCH_ALL.contains(&kind) || kind == Kind::SmRecordLive {
