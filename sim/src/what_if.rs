@@ -158,8 +158,10 @@ impl FromStr for WhatIfs {
 
     fn from_str(list: &str) -> Result<Self, UnknownWhatIf> {
         let mut all = Self::default();
-        let names = list.split(',').map(str::trim);
-        for name in names.filter(|name| !list.is_empty() || !name.is_empty()) {
+        if list.is_empty() {
+            return Ok(all);
+        }
+        for name in list.split(',').map(str::trim) {
             match NAMES.iter().find(|(known, _)| *known == name) {
                 Some((_, fact)) => all.facts |= *fact,
                 None => {

@@ -24,8 +24,9 @@ use crate::cmd::{kernel_log, live, process, vamap};
 
 /// Explain GPU faults: what happened, where, which instruction, likely causes, what to try.
 ///
-/// Reads a file, else what is piped in, else the live kernel log, unless an option names another source. Knows the lines of nvgpu (Jetson), of the
-/// desktop driver (Xid), of nouveau, and of the SMMU, the memory controller and nvmap beside them.
+/// Reads a file, else what is piped in, else the live kernel log, unless an option names another source. Knows
+/// the lines of nvgpu (Jetson), of the desktop driver (Xid), of nouveau, and of the SMMU, the memory controller
+/// and nvmap beside them.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sudo nvdiag esr                                  the faults in the live kernel log

@@ -96,19 +96,20 @@ pub(super) fn power_mode(machine: &dyn Machine) -> Check {
     let Some((full, full_name)) = full_mode(machine) else {
         return Check::unknown(NAME, format!("{found}: {MODES} names no mode without limits"));
     };
-    // A chip whose TPCs are fused off has a mask of 0 in every mode.
-    let wanted =
-        setting(machine, id, "TPC_POWER_GATING TPC_PG_MASK").and_then(|mask| u32::try_from(mask).ok());
-    let more = wanted.filter(|wanted| mask(machine, "tpc_pg_mask").unwrap_or(0) & !wanted != 0);
-    if let (Some(wanted), true) = (more, id == full) {
-        return Check::warning(
-            NAME,
-            format!("{found}: more is off than the TPC_PG_MASK {wanted:#x} that {MODES} has for this mode"),
-            format!("sudo nvpmodel -m {id} sets it again (it may request a reboot)"),
-        );
-    }
     if id == full {
-        return Check::good(NAME, found);
+        // A chip whose TPCs are fused off has a mask of 0 in every mode.
+        let wanted = setting(machine, id, "TPC_POWER_GATING TPC_PG_MASK");
+        let wanted = wanted.and_then(|mask| u32::try_from(mask).ok());
+        return match wanted.filter(|wanted| mask(machine, "tpc_pg_mask").unwrap_or(0) & !wanted != 0) {
+            Some(wanted) => Check::warning(
+                NAME,
+                format!(
+                    "{found}: more is off than the TPC_PG_MASK {wanted:#x} that {MODES} has for this mode"
+                ),
+                format!("sudo nvpmodel -m {id} sets it again (it may request a reboot)"),
+            ),
+            None => Check::good(NAME, found),
+        };
     }
     if name.is_none() {
         return Check::unknown(NAME, format!("{found}: {MODES} lists no such mode"));
