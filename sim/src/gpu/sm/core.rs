@@ -61,6 +61,8 @@ pub(crate) struct Core<'a> {
     pub tlb: Tlb<'a>,
     pub missing: u64,
     pub fault: Option<Box<Fault>>,
+    /// Registers that a matrix product works with, kept so that they need not be cleared for each.
+    pub room: Box<[[[Lanes; 16]; 2]; 4]>,
 }
 
 impl<'a> Core<'a> {
@@ -83,6 +85,7 @@ impl<'a> Core<'a> {
             tlb: Tlb::new(env.memory, env.launch.windows),
             missing: 0,
             fault: None,
+            room: Box::new([[[Lanes::ZERO; 16]; 2]; 4]),
         }
     }
 

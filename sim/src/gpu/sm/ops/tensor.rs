@@ -7,7 +7,7 @@
 
 use crate::gpu::sm::core::{Core, Flow};
 use crate::gpu::sm::fault::esr;
-use crate::gpu::sm::lanes::each;
+use crate::gpu::sm::lanes::{Lanes, each};
 use crate::gpu::sm::lower::{Lower, Refusal};
 use crate::gpu::sm::micro_op::{MicroOp, warp_ops};
 use crate::gpu::sm::soft::{Exact, F32, Rounding};
@@ -25,74 +25,79 @@ pub(super) const HALF: u32 = 0;
 const BRAIN: u32 = 1;
 const TF32: u32 = 2;
 
-/// Numbers of a warp split into signed significand and exponent.
-struct Split {
-    sig: [i32; 32],
-    exp: [i32; 32],
-    /// Whether all are finite.
-    finite: bool,
+/// Exponents of factors and sums with which the arithmetic of [`sum`] is exact: products and the powers of two
+/// that they are scaled by are normal numbers of fp32.
+const TAME: std::ops::RangeInclusive<i32> = -50..=50;
+/// The smallest exponent of a number to which products are added by [`sum`].
+const TAME_SUM: i32 = -100;
+
+/// A number's exponent, as the tensor cores take it. With `half`, numbers below the normal range of fp16 have its
+/// smallest one: they are normal fp32 numbers.
+#[inline(always)]
+fn exponent(x: f32, half: bool) -> i32 {
+    let normal = ((x.to_bits() >> 23 & 0xff) as i32).max(1) - 127;
+    let least = if half { HALF_MINIMUM } else { -126 };
+    if x.to_bits() << 1 == 0 { ZERO_EXPONENT } else { normal.max(least) }
 }
 
-impl Split {
-    /// Significands have `fraction` bits below the point. With `half`, numbers below the normal range of fp16
-    /// have its smallest exponent: they are normal fp32 numbers.
-    #[inline(always)]
-    fn new(x: &[f32; 32], fraction: u32, half: bool) -> Self {
-        let (mut sig, mut exp, mut largest) = ([0; 32], [0; 32], 0);
-        let least = if half { HALF_MINIMUM } else { -126 };
-        for i in 0..32 {
-            let bits = x[i].to_bits();
-            let field = (bits >> 23 & 0xff) as i32;
-            let hidden = if field == 0 { 0 } else { 0x80_0000 };
-            let normal = field.max(1) - 127;
-            let magnitude = (bits & 0x7f_ffff | hidden) >> (23 - fraction);
-            let magnitude = (magnitude >> (least - normal).clamp(0, 31)) as i32;
-            let sign = (bits as i32) >> 31;
-            sig[i] = (magnitude ^ sign) - sign;
-            exp[i] = if magnitude == 0 { ZERO_EXPONENT } else { normal.max(least) };
-            largest = largest.max(field);
-        }
-        Split { sig, exp, finite: largest != 0xff }
-    }
+/// 2 to the power of an exponent of sums.
+#[inline(always)]
+fn power(exp: i32) -> f64 {
+    f64::from_bits(((exp.clamp(-1000, 1000) + 1023) as u64) << 52)
 }
 
 /// Registers of an operand: a lane's elements, in groups of the depth.
 pub(super) const ELEMENTS: usize = 4;
 /// Terms of a sum.
 const TERMS: usize = 4 * ELEMENTS;
+/// Room for the values and exponents of the factors of a product: two halves of A's rows, B's even and odd
+/// columns. It is kept from one product to the next: to clear it takes longer than the sums.
+pub(super) type Room = [[[Lanes; TERMS]; 2]; 4];
 
 /// Factors of the lanes: term 4 e + T is element e of lane T of the four that have the lane's row or columns.
-struct Factors {
-    sig: [[i32; 32]; TERMS],
-    exp: [[i32; 32]; TERMS],
-    /// Whether any is not finite.
-    special: bool,
+struct Factors<'a> {
+    /// Values, as their bits, and exponents.
+    value: &'a [Lanes; TERMS],
+    exp: &'a [Lanes; TERMS],
+    /// Whether all are zeros or [`TAME`].
+    tame: bool,
 }
 
-impl Factors {
-    /// No terms, to be filled in place: copies of these arrays cost more than the sums. All of it is zero, which
-    /// is written and not copied.
-    const EMPTY: Self = Self { sig: [[0; 32]; TERMS], exp: [[0; 32]; TERMS], special: false };
-
-    /// Takes the terms of `elements`; `spread` gives each of four lanes' values to those that need it.
+impl<'a> Factors<'a> {
+    /// Takes the terms of `elements` into `place`; `spread` gives each of four lanes' values to those that need
+    /// it.
     #[inline(always)]
-    fn fill(
-        &mut self,
+    fn new(
+        place: &'a mut [[Lanes; TERMS]; 2],
         elements: &[[f32; 32]; ELEMENTS],
-        count: usize,
-        format: (u32, bool),
+        half: bool,
         spread: impl Fn(&[u32; 32]) -> [[u32; 32]; 4],
-    ) {
-        for e in 0..count.min(ELEMENTS) {
-            let split = Split::new(&elements[e], format.0, format.1);
-            let sig = spread(&each(|i| split.sig[i] as u32));
-            let exp = spread(&each(|i| split.exp[i] as u32));
-            for n in 0..4 {
-                self.sig[4 * e + n] = each(|i| sig[n][i] as i32);
-                self.exp[4 * e + n] = each(|i| exp[n][i] as i32);
+    ) -> Self {
+        let [value, exp] = place;
+        let mut tame = true;
+        for e in 0..ELEMENTS {
+            let exps = each(|i| exponent(elements[e][i], half));
+            for exp in exps {
+                tame &= (exp == ZERO_EXPONENT) | (*TAME.start() <= exp) & (exp <= *TAME.end());
             }
-            self.special |= !split.finite;
+            let values = spread(&each(|i| elements[e][i].to_bits()));
+            let exps = spread(&each(|i| exps[i] as u32));
+            for t in 0..4 {
+                (value[4 * e + t].0, exp[4 * e + t].0) = (values[t], exps[t]);
+            }
         }
+        Self { value, exp, tame }
+    }
+
+    /// Term `k` of a lane.
+    #[inline(always)]
+    fn value(&self, k: usize, lane: usize) -> f32 {
+        f32::from_bits(self.value[k].0[lane])
+    }
+
+    #[inline(always)]
+    fn exp(&self, k: usize, lane: usize) -> i32 {
+        self.exp[k].0[lane] as i32
     }
 }
 
@@ -113,80 +118,116 @@ pub(super) struct Rules {
     pub kept: i32,
     /// Accumulators are fp16.
     pub half: bool,
-    /// Fraction bits of an element.
-    pub fraction: i32,
 }
 
 /// C plus the terms `first` to `last`.
 ///
-/// A term is below 2^27 and 16 of them below 2^31, so the sum of the products is one of 32 bits.
+/// A term is cut off to a multiple of the smallest unit that is kept. It is below 2^27 units and 16 of them below
+/// 2^31, so the sum of the products is one of 32 bits.
 #[inline(always)]
-fn sum(a: &Factors, b: &Factors, first: usize, last: usize, c: &Split, rules: Rules) -> [f32; 32] {
-    let up = rules.kept - 2 * rules.fraction;
-    let mut largest = c.exp;
-    for k in first..last {
-        for i in 0..32 {
-            largest[i] = largest[i].max(a.exp[k][i] + b.exp[k][i]);
-        }
-    }
-    let mut products = [0i32; 32];
-    for k in first..last {
-        for i in 0..32 {
-            let term = a.sig[k][i] * b.sig[k][i];
-            let sign = term >> 31;
-            let shift = (largest[i] - a.exp[k][i] - b.exp[k][i]).min(31);
-            let cut = ((term ^ sign) - sign) << up >> shift;
-            products[i] += (cut ^ sign) - sign;
-        }
-    }
-    let mut total = [0i64; 32];
+fn sum(
+    a: &Factors<'_>,
+    b: &Factors<'_>,
+    (first, last): (usize, usize),
+    c: &[f32; 32],
+    rules: Rules,
+) -> [f32; 32] {
+    let (mut largest, mut tame) = ([0; 32], a.tame & b.tame);
     for i in 0..32 {
-        let sign = c.sig[i] >> 31;
-        let cut = ((c.sig[i] ^ sign) - sign) << (rules.kept - 23) >> (largest[i] - c.exp[i]).min(31);
-        total[i] = i64::from(products[i]) + i64::from((cut ^ sign) - sign);
+        largest[i] = exponent(c[i], rules.half);
+        tame &= (largest[i] >= TAME_SUM) & (largest[i] <= 127) | (c[i] == 0.0);
     }
-    let exp = each(|i| largest[i] - rules.kept);
+    if !tame {
+        return sum_any(a, b, (first, last), c, rules);
+    }
+    // Four terms at a time, which is what lanes have of an element: the loop over the lanes is then the one that
+    // becomes vectors.
+    for k in (first..last).step_by(4) {
+        for i in 0..32 {
+            let exp = |k| a.exp(k, i) + b.exp(k, i);
+            largest[i] = largest[i].max(exp(k).max(exp(k + 1))).max(exp(k + 2).max(exp(k + 3)));
+        }
+    }
+    let mut units = [0f32; 32];
+    let mut products = [0i32; 32];
+    let mut exp = [0; 32];
+    for i in 0..32 {
+        exp[i] = largest[i] - rules.kept;
+        units[i] = f32::from_bits((((-exp[i]).min(127) + 127) << 23) as u32);
+    }
+    // SAFETY: a factor is below 2 to its exponent plus one and no exponent of a product is above the largest, so
+    // that every number of units is finite and below 2^(kept + 2), at most 2^27.
+    let whole = |units: f32| unsafe { units.to_int_unchecked::<i32>() };
+    for k in (first..last).step_by(4) {
+        for i in 0..32 {
+            let term = |k| whole(a.value(k, i) * b.value(k, i) * units[i]);
+            products[i] += term(k) + term(k + 1) + term(k + 2) + term(k + 3);
+        }
+    }
+    let mut total = [0f64; 32];
+    for i in 0..32 {
+        total[i] = f64::from(products[i]) + f64::from(whole(c[i] * units[i]));
+    }
     rounded(&total, &exp, rules.half)
 }
 
-/// The infinity or NaN that results from the operands of one sum, if any is one. Finite products count as
-/// numbers, however large.
-fn special(products: impl Iterator<Item = (f32, f32)>, c: f32) -> Option<f32> {
-    let products = products.filter_map(|(a, b)| (!a.is_finite() || !b.is_finite()).then_some(a * b));
-    let terms = std::iter::once(c).chain(products).filter(|x| !x.is_finite());
-    // Infinities of both signs make a NaN.
-    terms.reduce(|a, b| a + b)
+/// The same for numbers of any size. An operand that is not finite makes an infinity or NaN; finite products
+/// count as numbers, however large.
+#[cold]
+#[inline(never)]
+fn sum_any(
+    a: &Factors<'_>,
+    b: &Factors<'_>,
+    (first, last): (usize, usize),
+    c: &[f32; 32],
+    rules: Rules,
+) -> [f32; 32] {
+    let mut sums = [0f32; 32];
+    for i in 0..32 {
+        let factors = (first..last).map(|k| (a.value(k, i), b.value(k, i)));
+        let infinite = factors.clone().filter(|(a, b)| !a.is_finite() || !b.is_finite()).map(|(a, b)| a * b);
+        // Infinities of both signs make a NaN.
+        let special = std::iter::once(c[i]).chain(infinite).filter(|x| !x.is_finite()).reduce(|a, b| a + b);
+        let exps = (first..last).map(|k| a.exp(k, i) + b.exp(k, i));
+        let exp = exps.fold(exponent(c[i], rules.half), i32::max) - rules.kept;
+        let products = factors.map(|(a, b)| f64::from(a) * f64::from(b)).chain([f64::from(c[i])]);
+        let total: f64 = products.map(|x| (x * power(-exp)).trunc()).sum();
+        sums[i] = special.unwrap_or_else(|| rounded(&[total; 32], &[exp; 32], rules.half)[0]);
+    }
+    sums
 }
 
-/// `sum * 2^exp` cut to fp32, or rounded to fp16 and widened. The sums are below 2^40 in magnitude.
+/// `sum * 2^exp` cut to fp32, or rounded to fp16 and widened. The sums are integers below 2^40 in magnitude.
 #[inline(always)]
-fn rounded(sum: &[i64; 32], exp: &[i32; 32], half: bool) -> [f32; 32] {
-    let (mut t, mut outside) = ([0f32; 32], 0u32);
+fn rounded(sum: &[f64; 32], exp: &[i32; 32], half: bool) -> [f32; 32] {
+    /// Bits of a double that fp32 has no place for.
+    const DROPPED: u64 = (1 << 29) - 1;
+    let (mut t, mut outside) = ([0f32; 32], false);
     for n in 0..32 {
-        let magnitude = sum[n].unsigned_abs();
-        let drop = (64 - magnitude.leading_zeros()).max(24) - 24;
-        let cut = magnitude >> drop << drop;
+        let bits = sum[n].to_bits();
         // For fp16 the lowest of 24 bits records that others were cut off: the second rounding sees on which
         // side of the middle the sum lies.
-        let odd = if half && cut != magnitude { cut | 1 << drop } else { cut };
+        let odd = if half && bits & DROPPED != 0 { DROPPED + 1 } else { 0 };
         // A zero has any exponent.
-        let scale = f64::from_bits(((exp[n].clamp(-1000, 1000) + 1023) as u64) << 52);
-        let x = (odd as i64 as f64 * scale) as f32;
-        let normal = x.to_bits().wrapping_sub(0x80_0000) < 0x7f00_0000;
-        outside |= u32::from(magnitude != 0) & u32::from(!normal);
-        t[n] = if sum[n] < 0 { -x } else { x };
+        let x = (f64::from_bits(bits & !DROPPED | odd) * power(exp[n])) as f32;
+        let normal = (x.to_bits() & 0x7fff_ffff).wrapping_sub(0x80_0000) < 0x7f00_0000;
+        outside |= (sum[n] != 0.0) & !normal;
+        t[n] = x;
     }
     if half {
-        return each(|n| widen(narrow(t[n])));
+        for x in &mut t {
+            *x = widen(narrow(*x));
+        }
+        return t;
     }
-    if outside != 0 { cut_all(sum, exp) } else { t }
+    if outside { cut_all(sum, exp) } else { t }
 }
 
 /// The same, cut, for sums of any size.
 #[cold]
 #[inline(never)]
-fn cut_all(sum: &[i64; 32], exp: &[i32; 32]) -> [f32; 32] {
-    each(|n| cut_exactly(sum[n], exp[n]))
+fn cut_all(sum: &[f64; 32], exp: &[i32; 32]) -> [f32; 32] {
+    each(|n| cut_exactly(sum[n] as i64, exp[n]))
 }
 
 /// `sum * 2^exp` cut to fp32, whatever its size.
@@ -263,26 +304,17 @@ fn fragments(core: &Core<'_>, op: &MicroOp, half: bool) -> Fragments {
 /// The four accumulators after all terms of elements of type `kind`; `depth` is the number of terms summed at
 /// once.
 #[inline(always)]
-pub(super) fn exact(f: &Fragments, kind: u32, rules: Rules, depth: usize) -> [[f32; 32]; 4] {
-    let format = (rules.fraction as u32, kind == HALF);
-    let (mut a, mut b) = ([Factors::EMPTY; 2], [Factors::EMPTY; 2]);
-    for (factors, elements) in a.iter_mut().zip(&f.a) {
-        factors.fill(elements, f.count, format, rows);
-    }
-    b[0].fill(&f.b, f.count, format, columns::<0>);
-    b[1].fill(&f.b, f.count, format, columns::<1>);
+pub(super) fn exact(room: &mut Room, f: &Fragments, kind: u32, rules: Rules, depth: usize) -> [[f32; 32]; 4] {
+    let half = kind == HALF;
+    let [upper, lower, even, odd] = room;
+    let a = [Factors::new(upper, &f.a[0], half, rows), Factors::new(lower, &f.a[1], half, rows)];
+    let b = [Factors::new(even, &f.b, half, columns::<0>), Factors::new(odd, &f.b, half, columns::<1>)];
     let (mut acc, last) = (f.acc, 4 * f.count);
     let step = depth.min(last).max(1);
     for r in 0..4 {
-        let (h, e) = (r / 2, r % 2);
         let mut first = 0;
         while first < last {
-            let c = Split::new(&acc[r], 23, rules.half);
-            let before = acc[r];
-            acc[r] = sum(&a[h], &b[e], first, first + step, &c, rules);
-            if a[h].special || b[e].special || !c.finite {
-                put_specials(f, (h, e), (first, first + step), &before, &mut acc[r]);
-            }
+            acc[r] = sum(&a[r / 2], &b[r % 2], (first, (first + step).min(TERMS)), &acc[r], rules);
             first += step;
         }
     }
@@ -293,25 +325,6 @@ pub(super) fn exact(f: &Fragments, kind: u32, rules: Rules, depth: usize) -> [[f
 #[inline(always)]
 pub(super) fn result(x: f32) -> u32 {
     if x.is_nan() { 0x7fff_ffff } else { x.to_bits() }
-}
-
-/// Replaces the sums of operands that are not finite.
-#[cold]
-#[inline(never)]
-fn put_specials(
-    f: &Fragments,
-    (h, e): (usize, usize),
-    (first, last): (usize, usize),
-    c: &[f32; 32],
-    acc: &mut [f32; 32],
-) {
-    for lane in 0..32 {
-        let (row, column) = (lane / 4 * 4, 4 * (2 * (lane % 4) + e));
-        let products = (first..last).map(|k| (f.a[h][k / 4][row + k % 4], f.b[k / 4][column + k % 4]));
-        if let Some(x) = special(products, c[lane]) {
-            acc[lane] = x;
-        }
-    }
 }
 
 /// The same in fp32 arithmetic.
@@ -347,8 +360,7 @@ warp_ops! {
         let acc = if op.k[5] == 0 {
             fast(&f, half)
         } else {
-            let fraction = if op.k[0] == BRAIN { 7 } else { 10 };
-            exact(&f, op.k[0], Rules { kept: op.k[4] as i32, half, fraction }, op.k[5] as usize)
+            exact(&mut core.room, &f, op.k[0], Rules { kept: op.k[4] as i32, half }, op.k[5] as usize)
         };
         if half {
             for r in 0..2 {
@@ -396,16 +408,92 @@ mod tests {
     use crate::gpu::sm::soft::F16;
     use proptest::prelude::*;
 
+    /// A finite number as an integer of `fraction` bits below the point, and its exponent.
+    fn split(x: f32, fraction: u32, least: i32) -> (i128, i32) {
+        let exact = (f64::from(x).to_bits() >> 52 & 0x7ff) as i32 - 1023;
+        let exp = if x == 0.0 { ZERO_EXPONENT } else { exact.max(least) };
+        let sig = f64::from(x) * power(fraction as i32 - exp.max(least));
+        (sig as i128, exp)
+    }
+
+    /// The sum of one lane in integers; NaN or an infinity as soon as an operand is one.
+    fn in_integers(terms: &[(f32, f32)], c: f32, least: i32, rules: Rules) -> f32 {
+        let special = terms.iter().filter(|(a, b)| !(a.is_finite() && b.is_finite())).map(|(a, b)| a * b);
+        let special: Vec<f32> = special.chain(Some(c).filter(|c| !c.is_finite())).collect();
+        if !special.is_empty() {
+            return special.iter().sum();
+        }
+        let mut terms: Vec<(i128, i32)> = terms
+            .iter()
+            .map(|(a, b)| (split(*a, 10, least), split(*b, 10, least)))
+            .map(|((a, ea), (b, eb))| ((a * b) << (rules.kept - 20), ea + eb))
+            .collect();
+        let (sig, exp) = split(c, 23, if rules.half { HALF_MINIMUM } else { -126 });
+        terms.push((sig << (rules.kept - 23), exp));
+        let largest = terms.iter().map(|(_, exp)| *exp).max().unwrap();
+        let sum: i128 = terms.iter().map(|(sig, exp)| sig / (1 << (largest - exp).min(100))).sum();
+        let exact = Exact { negative: sum < 0, sig: sum.unsigned_abs(), exp: largest - rules.kept };
+        match (sum, rules.half) {
+            (0, _) => 0.0,
+            (_, true) => widen(F16.round(exact, Rounding::Nearest, false) as u32),
+            (_, false) => f32::from_bits(F32.round(exact, Rounding::Zero, false) as u32),
+        }
+    }
+
+    /// Elements of a type: of the whole range, zeros, and some that are close to each other.
+    fn an_element(kind: u32) -> impl Strategy<Value = f32> {
+        let any = any::<u32>().prop_map(move |bits| element(kind, bits, true));
+        let near = (0..0x1000u32, 0..4u32).prop_map(move |(low, high)| match kind {
+            HALF => element(HALF, 0x3000 + (high << 14 & 0x8000) + low, false),
+            _ => element(kind, 0x3f00_0000 + (high << 31) + (low << 13), true),
+        });
+        // Few are not finite, or all sums would be NaN.
+        let any = (any, 0..50u32).prop_map(|(x, n)| if x.is_finite() || n == 0 { x } else { 0.5 });
+        prop_oneof![2 => any, 40 => near, 10 => Just(0.0)]
+    }
+
+    fn a_product() -> impl Strategy<Value = (u32, Vec<f32>, Vec<f32>)> {
+        let c = prop_oneof![20 => -100f32..100.0, 10 => Just(0.0), 1 => any::<f32>()];
+        let kinds = prop_oneof![3 => Just(HALF), 1 => Just(BRAIN), 1 => Just(TF32)];
+        kinds.prop_flat_map(move |kind| {
+            let elements = proptest::collection::vec(an_element(kind), 3 * 128);
+            (Just(kind), elements, proptest::collection::vec(c.clone(), 128))
+        })
+    }
+
     proptest! {
+        #[test]
+        fn products_are_those_of_integers((kind, x, c) in a_product(), depth in 0..3usize, half: bool) {
+            let half = half && kind == HALF;
+            let rules = Rules { kept: if depth == 2 { 25 } else { 24 }, half };
+            let depth = 4 << depth;
+            let four = |from: usize| std::array::from_fn(|e| std::array::from_fn(|lane| x[from + 32 * e + lane]));
+            let acc: [[f32; 32]; 4] = std::array::from_fn(|r| {
+                let wide = |lane| c[32 * r + lane];
+                each(|lane| if half { widen(narrow(wide(lane) % 60000.0)) } else { wide(lane) })
+            });
+            let f = Fragments { a: [four(0), four(128)], b: four(256), count: ELEMENTS, per: 2, acc };
+            let sums = exact(&mut [[[Lanes::ZERO; TERMS]; 2]; 4], &f, kind, rules, depth);
+            let least = if kind == HALF { HALF_MINIMUM } else { -126 };
+            for (r, lane) in (0..4).flat_map(|r| (0..32).map(move |lane| (r, lane))) {
+                let (row, column) = (lane / 4 * 4, 4 * (2 * (lane % 4) + r % 2));
+                let terms: Vec<(f32, f32)> = (0..TERMS)
+                    .map(|k| (f.a[r / 2][k / 4][row + k % 4], f.b[k / 4][column + k % 4]))
+                    .collect();
+                let expected = terms.chunks(depth).fold(acc[r][lane], |c, terms| in_integers(terms, c, least, rules));
+                prop_assert_eq!(result(sums[r][lane]), result(expected), "{} {}: {:?}", r, lane, terms);
+            }
+        }
+
         #[test]
         fn sums_are_cut_and_rounded_as_by_exact_arithmetic(
             bits in 0u32..40, low: u64, negative: bool, exp in prop_oneof![-60..40, -330..330],
         ) {
             let magnitude = (low & ((1 << bits) - 1)) as i64;
             let sum = if negative { -magnitude } else { magnitude };
-            let cut = rounded(&[sum; 32], &[exp; 32], false)[3];
+            let cut = rounded(&[sum as f64; 32], &[exp; 32], false)[3];
             prop_assert_eq!(cut.to_bits(), cut_exactly(sum, exp).to_bits());
-            let half = rounded(&[sum; 32], &[exp; 32], true)[5];
+            let half = rounded(&[sum as f64; 32], &[exp; 32], true)[5];
             let exact = Exact { negative: sum < 0, sig: sum.unsigned_abs().into(), exp };
             let expected = if sum == 0 { 0.0 } else { widen(F16.round(exact, Rounding::Nearest, false) as u32) };
             prop_assert_eq!(half.to_bits(), expected.to_bits());

@@ -129,7 +129,7 @@ warp_ops! {
             return core.raise(esr::OOR_ADDR, core.mask, Some(at.into()), None);
         }
         let adds = core.pred(op.ps[0]) != 0 && op.c != ZERO;
-        let rules = Rules { kept: op.k[1] as i32, half: false, fraction: 10 };
+        let rules = Rules { kept: op.k[1] as i32, half: false };
         let row = product.first_row;
         let a = [values(core, product.a, |g| row + g), values(core, product.a, |g| row + g + GROUP)];
         let mut f = Fragments { a, b: [[0.0; 32]; ELEMENTS], count: ELEMENTS, per: 2, acc: [[0.0; 32]; 4] };
@@ -139,7 +139,7 @@ warp_ops! {
                 let c = core.src(if adds { op.c + (4 * block + r) as u16 } else { ZERO });
                 f.acc[r as usize] = each(|i| f32::from_bits(c[i]));
             }
-            let sums = if op.k[2] == 0 { fast(&f, false) } else { exact(&f, HALF, rules, op.k[2] as usize) };
+            let sums = if op.k[2] == 0 { fast(&f, false) } else { exact(&mut core.room, &f, HALF, rules, op.k[2] as usize) };
             for r in 0..4 {
                 let x = &sums[r as usize];
                 core.put(op.d + (4 * block + r) as u16, &each(|i| result(x[i])));
