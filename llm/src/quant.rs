@@ -174,12 +174,16 @@ fn q5_k(block: &[u8], out: &mut [f32]) {
 /// `ql` (low four bits) and 32 of `qh` (high two bits of four values 32 apart).
 fn q6_k(block: &[u8], out: &mut [f32]) {
     let (ql, qh, scales, d) = (&block[..128], &block[128..192], &block[192..208], half_at(block, 208));
-    for (l, value) in out.iter_mut().enumerate() {
-        let (half, quarter, k) = (l / 128, l % 128 / 32, l % 32);
-        let low = ql[64 * half + 32 * (quarter % 2) + k] >> (4 * (quarter / 2)) & 15;
-        let high = qh[32 * half + k] >> (2 * quarter) & 3;
-        let scale = d * f32::from(scales[l / 16].cast_signed());
-        *value = scale * (i32::from(low | high << 4) - 32) as f32;
+    for (n, values) in out.chunks_mut(32).enumerate() {
+        let (half, quarter) = (n / 4, n % 4);
+        let ql = &ql[64 * half + 32 * (quarter % 2)..][..32];
+        let qh = &qh[32 * half..][..32];
+        for (k, value) in values.iter_mut().enumerate() {
+            let low = ql[k] >> (4 * (quarter / 2)) & 15;
+            let high = qh[k] >> (2 * quarter) & 3;
+            let scale = d * f32::from(scales[2 * n + k / 16].cast_signed());
+            *value = scale * (i32::from(low | high << 4) - 32) as f32;
+        }
     }
 }
 
