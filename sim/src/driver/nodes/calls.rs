@@ -42,8 +42,8 @@ pub(super) fn status(request: u32) -> Option<Status> {
 const CALLS: &[Call] = &[
     call(abi::NVGPU_GPU_IOCTL_ZCULL_GET_CTX_SIZE, Modelled, "nvgpu_gr_get_ctxsw_zcull_size"),
     call(abi::NVGPU_GPU_IOCTL_ZCULL_GET_INFO, Modelled, "gr.zcull.get_zcull_info"),
-    call(abi::NVGPU_GPU_IOCTL_ZBC_SET_TABLE, Absent, "gr.zbc.set_table"),
-    call(abi::NVGPU_GPU_IOCTL_ZBC_QUERY_TABLE, Absent, "gr.zbc.query_table"),
+    call(abi::NVGPU_GPU_IOCTL_ZBC_SET_TABLE, Modelled, "gr.zbc.set_table"),
+    call(abi::NVGPU_GPU_IOCTL_ZBC_QUERY_TABLE, Modelled, "gr.zbc.query_table"),
     call(abi::NVGPU_GPU_IOCTL_GET_CHARACTERISTICS, Modelled, "gk20a_ctrl_ioctl_gpu_characteristics"),
     call(abi::NVGPU_GPU_IOCTL_PREPARE_COMPRESSIBLE_READ, Refused(Errno::ENOSYS), "gk20a_ctrl_prepare_compressible_read"),
     call(abi::NVGPU_GPU_IOCTL_MARK_COMPRESSIBLE_WRITE, Refused(Errno::ENOSYS), "gk20a_ctrl_mark_compressible_write"),
