@@ -9,6 +9,9 @@ use nvdiag::trace::decode::decode;
 use nvdiag::trace::{Call, Event, LogReader};
 use nvgpu_sys::REQUESTS;
 
+/// Why the example may make other requests than this test knows.
+const STALE: &str = "`cargo test -p nvdiag` builds gpu_calls anew; `--test it` alone does not";
+
 /// Folder of the build: this test is in `deps` under it.
 fn build_folder() -> PathBuf {
     let mut path = std::env::current_exe().expect("this test");
@@ -91,7 +94,7 @@ fn every_request_of_threads_and_children_is_seen() {
         let own: Vec<_> = seen.iter().filter(|(event, _)| event.tid == thread).collect();
         let requests: Vec<u64> = own.iter().map(|(_, request)| *request).take(REQUESTS.len()).collect();
         let all: Vec<u64> = REQUESTS.iter().map(|r| r.request.into()).collect();
-        assert_eq!(requests, all);
+        assert_eq!(requests, all, "{STALE}");
         for ((event, _), request) in own.iter().zip(REQUESTS) {
             assert_eq!(decode(event).expect("an ioctl").name, request.name);
             assert!(event.result < 0 && event.duration_ns.is_some());
@@ -275,7 +278,7 @@ fn a_running_process_is_followed_until_it_ends() {
         return;
     }
     assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
-    assert_eq!(ioctls(&log(&log_path)).len(), REQUESTS.len() * 3 + 1);
+    assert_eq!(ioctls(&log(&log_path)).len(), REQUESTS.len() * 3 + 1, "{STALE}");
 }
 
 #[test]

@@ -299,7 +299,9 @@ mod tests {
         let known: BTreeSet<u32> =
             abi::REQUESTS.iter().map(|r| r.request).filter(|r| letters.contains(&letter(*r))).collect();
         let listed: BTreeSet<u32> = CALLS.iter().map(|call| call.request).collect();
-        let differ: Vec<_> = known.symmetric_difference(&listed).map(|r| abi::Request::find(*r)).collect();
-        assert!(differ.is_empty() && listed.len() == CALLS.len(), "{differ:#?}");
+        let name = |request: &u32| abi::Request::find(*request).map_or("a request of no node", |r| r.name);
+        let differ: Vec<_> = known.symmetric_difference(&listed).map(name).collect();
+        assert!(differ.is_empty(), "requests that CALLS lacks, or that are of no node: {differ:?}");
+        assert_eq!(listed.len(), CALLS.len(), "CALLS has a request twice");
     }
 }
