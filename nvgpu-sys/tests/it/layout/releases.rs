@@ -69,7 +69,9 @@ fn every_request_takes_the_same_struct_in_each_release() {
         let requests = of_release(&table, "requests", release);
         let layouts = of_release(&table, "structs", release);
         for request in REQUESTS {
-            let entry = requests.get(request.name).unwrap_or_else(|| panic!("releases.json: {release} of CLAIMED lacks {}", request.name));
+            let entry = requests
+                .get(request.name)
+                .unwrap_or_else(|| panic!("releases.json: {release} of CLAIMED lacks {}", request.name));
             let argument = entry["argument"].as_str().expect("the argument's name");
             // A struct's size is also that of the crate's type; others are bare integers.
             if let Some(layout) = layouts.get(argument) {
@@ -95,7 +97,9 @@ fn every_field_is_at_the_same_place_in_each_release() {
     for release in CLAIMED {
         let layouts = of_release(&table, "structs", release);
         for (name, our) in &ours {
-            let layout = layouts.get(name).unwrap_or_else(|| panic!("releases.json: {release} of CLAIMED lacks {name}"));
+            let layout = layouts
+                .get(name)
+                .unwrap_or_else(|| panic!("releases.json: {release} of CLAIMED lacks {name}"));
             assert_eq!(layout["size"].as_u64(), Some(our.size as u64), "{name} in {release}");
             for (path, place) in layout["fields"].as_object().expect("fields") {
                 let at = |i: usize| place[i].as_u64().map(|n| usize::try_from(n).expect("a small number"));
