@@ -18,6 +18,7 @@ use crate::driver::mappings::Mappings;
 use crate::driver::nvmap::Handles;
 use crate::driver::tsg::Tsg;
 use crate::driver::unbind::{self, Host, Preempting, Unbound};
+use crate::driver::zbc::ZbcTables;
 use crate::findings::{Checks, Findings};
 use crate::gpu::chip::Chip;
 use crate::gpu::device::Gpu;
@@ -86,6 +87,8 @@ pub(crate) struct Driver {
     pub(crate) golden_context: bool,
     /// Buffers.
     pub(crate) buffers: KnownBuffers,
+    /// Values of cleared memory.
+    pub(crate) zbc: ZbcTables,
 }
 
 impl Driver {

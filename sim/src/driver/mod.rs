@@ -8,7 +8,7 @@
 //! files     files session                   # what descriptors are open on
 //! channels  channel subcontexts tsg unbind  # channels and groups, and their end
 //! memory    address_space dmabuf heaps known_buffers mappings nvmap  # buffers, and where they are mapped
-//! parts     descriptor event late_faults log notifier  # small things that the others hold
+//! parts     descriptor event late_faults log notifier zbc  # small things that the others hold
 //! ```
 
 pub(crate) mod address_space;
@@ -33,3 +33,4 @@ pub(crate) mod session;
 mod subcontexts;
 pub(crate) mod tsg;
 pub(crate) mod unbind;
+pub(crate) mod zbc;

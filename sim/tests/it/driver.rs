@@ -53,6 +53,91 @@ fn characteristics_are_those_of_an_orin() {
     assert_eq!(ask(&machine.sim, machine.ctrl.as_fd(), &mut args), Ok(328));
 }
 
+/// What `ZBC_QUERY_TABLE` answers for an entry whose other fields the program has filled with ones.
+fn zbc_entry(
+    machine: &Machine,
+    type_: u32,
+    index_size: u32,
+) -> Result<nvgpu_gpu_zbc_query_table_args, Errno> {
+    let mut args = nvgpu_gpu_zbc_query_table_args {
+        color_ds: [1; 4],
+        color_l2: [1; 4],
+        depth: 1,
+        stencil: 1,
+        ref_cnt: 1,
+        format: 1,
+        type_,
+        index_size,
+    };
+    ask(&machine.sim, machine.ctrl.as_fd(), &mut args).map(|_| args)
+}
+
+#[test]
+fn tables_of_clear_values_begin_as_the_driver_s() {
+    let machine = Machine::new();
+    let size = zbc_entry(&machine, NVGPU_ZBC_TYPE_INVALID, 77).unwrap();
+    assert_eq!((size.index_size, size.format, size.ref_cnt, size.depth), (30, 0, 0, 1));
+    for (index, word, used) in [(1, 0xff00_0000, 1), (2, 0, 1), (3, u32::MAX, 1), (4, 0, 0), (30, 0, 0)] {
+        let color = zbc_entry(&machine, NVGPU_ZBC_TYPE_COLOR, index).unwrap();
+        assert_eq!((color.color_ds, color.color_l2), ([word; 4], [word; 4]), "color {index}");
+        assert_eq!((color.format, color.ref_cnt, color.depth, color.stencil), (0, used, 1, 1));
+    }
+    for (index, depth, used) in [(1, 0x3f80_0000, 1), (2, 0, 1), (3, 0, 0), (15, 0, 0)] {
+        let entry = zbc_entry(&machine, NVGPU_ZBC_TYPE_DEPTH, index).unwrap();
+        assert_eq!((entry.depth, entry.format, entry.ref_cnt), (depth, used, used), "depth {index}");
+        assert_eq!((entry.color_ds, entry.stencil), ([1; 4], 1));
+    }
+    for (index, stencil, used) in [(1, 0, 1), (2, 1, 1), (3, 0xff, 1), (4, 0, 0), (15, 0, 0)] {
+        let entry = zbc_entry(&machine, NVGPU_ZBC_TYPE_STENCIL, index).unwrap();
+        assert_eq!((entry.stencil, entry.format, entry.ref_cnt), (stencil, used, used), "stencil {index}");
+        assert_eq!((entry.color_l2, entry.depth), ([1; 4], 1));
+    }
+    let outside = [(NVGPU_ZBC_TYPE_COLOR, 31), (NVGPU_ZBC_TYPE_DEPTH, 16), (NVGPU_ZBC_TYPE_STENCIL, 16)];
+    for (type_, after) in outside {
+        for index in [0, after, u32::MAX] {
+            assert_eq!(zbc_entry(&machine, type_, index).unwrap_err(), Errno::EINVAL, "{type_}, {index}");
+        }
+    }
+    assert_eq!(zbc_entry(&machine, 4, 1).unwrap_err(), Errno::EINVAL);
+}
+
+#[test]
+fn a_clear_value_is_counted_or_added_until_its_table_is_full() {
+    let machine = Machine::new();
+    let set = |mut args: nvgpu_gpu_zbc_set_table_args| ask(&machine.sim, machine.ctrl.as_fd(), &mut args);
+    let depth = |depth, format| nvgpu_gpu_zbc_set_table_args {
+        depth,
+        format,
+        type_: NVGPU_ZBC_TYPE_DEPTH,
+        ..Default::default()
+    };
+    assert_eq!([set(depth(0, 1)), set(depth(0, 2))], [Ok(0); 2]);
+    let entry = |index| zbc_entry(&machine, NVGPU_ZBC_TYPE_DEPTH, index).unwrap();
+    let seen = [1, 2, 3].map(|index| (entry(index).depth, entry(index).format, entry(index).ref_cnt));
+    assert_eq!(seen, [(0x3f80_0000, 1, 1), (0, 1, 2), (0, 2, 1)], "another format is another entry");
+    for value in 4..=15 {
+        assert_eq!(set(depth(value, 1)), Ok(0));
+    }
+    assert_eq!([set(depth(16, 1)), set(depth(15, 1))], [Err(Errno::ENOSPC), Ok(0)]);
+    assert_eq!((entry(15).depth, entry(15).ref_cnt), (15, 2));
+
+    let color = |color_ds, color_l2| {
+        let type_ = NVGPU_ZBC_TYPE_COLOR;
+        set(nvgpu_gpu_zbc_set_table_args { color_ds, color_l2, type_, ..Default::default() })
+    };
+    assert_eq!([color([0; 4], [0; 4]), color([0; 4], [1, 2, 3, 4])], [Ok(0); 2]);
+    let seen = [2, 4].map(|index| zbc_entry(&machine, NVGPU_ZBC_TYPE_COLOR, index).unwrap());
+    assert_eq!(seen.map(|e| (e.color_l2, e.ref_cnt)), [([0; 4], 2), ([1, 2, 3, 4], 1)]);
+
+    let stencil = nvgpu_gpu_zbc_set_table_args { stencil: 7, format: 1, type_: 3, ..Default::default() };
+    assert_eq!(set(stencil), Ok(0));
+    assert_eq!(zbc_entry(&machine, NVGPU_ZBC_TYPE_STENCIL, 4).unwrap().stencil, 7);
+    for type_ in [NVGPU_ZBC_TYPE_INVALID, 4] {
+        let args = nvgpu_gpu_zbc_set_table_args { type_, ..Default::default() };
+        assert_eq!(set(args), Err(Errno::EINVAL));
+    }
+}
+
 #[test]
 fn address_spaces_are_checked() {
     let machine = Machine::new();

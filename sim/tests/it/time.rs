@@ -204,6 +204,7 @@ fn requests_that_need_no_gpu_leave_it_off() {
     assert_eq!(ask(sim, channel, &mut nvgpu_channel_wdt_args { wdt_status: 1, timeout_ms: 0 }), Ok(0));
     let flush = |flags| ask(sim, ctrl, &mut nvgpu_gpu_l2_fb_args { flags, reserved: 0 });
     assert_eq!((flush(1), flush(0)), (Ok(0), Err(Errno::EINVAL)));
+    assert_eq!(ask(sim, ctrl, &mut nvgpu_gpu_zbc_query_table_args::default()), Ok(0));
     assert!(!is_there(&machine), "the GPU has power");
     assert!(gpu_time(&machine) > Duration::ZERO);
     assert!(is_there(&machine));

@@ -229,9 +229,9 @@ fn a_batch_with_a_mapping_that_has_no_address() {
 #[test]
 fn a_request_that_is_not_modelled_is_named() {
     let machine = Machine::new();
-    let mut args = nvgpu_gpu_zbc_query_table_args::default();
-    assert_eq!(ask(&machine.sim, machine.ctrl.as_fd(), &mut args), Err(Errno::ENOTTY));
-    assert_eq!(machine.sim.absent_calls(), ["NVGPU_GPU_IOCTL_ZBC_QUERY_TABLE"]);
+    let mut args = NvmapIocVprFloorSize(0);
+    assert_eq!(ask(&machine.sim, machine.nvmap.as_fd(), &mut args), Err(Errno::ENOTTY));
+    assert_eq!(machine.sim.absent_calls(), ["NVMAP_IOC_VPR_FLOOR_SIZE"]);
 }
 
 #[test]

@@ -248,7 +248,7 @@ fn the_lists_of_public_items_are_those_of_the_code() {
     }
     assert!(
         changed.is_empty(),
-        "the public API has changed; if that is meant, run\n  UPDATE=1 cargo test -p {} --test api\n{changed}",
+        "the public API has changed; if that is meant, run\n  UPDATE=1 cargo test --profile ci -p {} --test api\n{changed}",
         env!("CARGO_PKG_NAME")
     );
 }

@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use super::{numbers, structs};
 
-/// The releases that the crate is for and whose headers can be had. Of r36.5 and r39.2 they cannot.
+/// The releases that the crate is for and whose headers can be had. Of r36.5 and r39.2 they cannot. The crate has
+/// what all of them have alike, and nothing that only some have.
 const CLAIMED: [&str; 7] = ["r36.2", "r36.3", "r36.3.1", "r36.4", "r36.4.1", "r36.4.2", "r36.4.3"];
 
 fn table() -> Value {
@@ -51,7 +52,7 @@ fn every_number_is_the_same_in_each_release() {
             let theirs = match (constants.get(name), requests.get(name)) {
                 (Some(entry), None) => &entry["value"],
                 (None, Some(entry)) => &entry["number"],
-                _ => panic!("{release} lacks {name}"),
+                _ => panic!("releases.json: {release} of CLAIMED lacks {name}"),
             };
             let theirs = theirs.as_i64().map(i128::from).or(theirs.as_u64().map(i128::from));
             // The header writes a negative int where the driver compares a u32.
@@ -68,7 +69,9 @@ fn every_request_takes_the_same_struct_in_each_release() {
         let requests = of_release(&table, "requests", release);
         let layouts = of_release(&table, "structs", release);
         for request in REQUESTS {
-            let entry = requests.get(request.name).unwrap_or_else(|| panic!("{release}: {}", request.name));
+            let entry = requests
+                .get(request.name)
+                .unwrap_or_else(|| panic!("releases.json: {release} of CLAIMED lacks {}", request.name));
             let argument = entry["argument"].as_str().expect("the argument's name");
             // A struct's size is also that of the crate's type; others are bare integers.
             if let Some(layout) = layouts.get(argument) {
@@ -94,7 +97,9 @@ fn every_field_is_at_the_same_place_in_each_release() {
     for release in CLAIMED {
         let layouts = of_release(&table, "structs", release);
         for (name, our) in &ours {
-            let layout = layouts.get(name).unwrap_or_else(|| panic!("{release} lacks {name}"));
+            let layout = layouts
+                .get(name)
+                .unwrap_or_else(|| panic!("releases.json: {release} of CLAIMED lacks {name}"));
             assert_eq!(layout["size"].as_u64(), Some(our.size as u64), "{name} in {release}");
             for (path, place) in layout["fields"].as_object().expect("fields") {
                 let at = |i: usize| place[i].as_u64().map(|n| usize::try_from(n).expect("a small number"));

@@ -42,8 +42,8 @@ pub(super) fn status(request: u32) -> Option<Status> {
 const CALLS: &[Call] = &[
     call(abi::NVGPU_GPU_IOCTL_ZCULL_GET_CTX_SIZE, Modelled, "nvgpu_gr_get_ctxsw_zcull_size"),
     call(abi::NVGPU_GPU_IOCTL_ZCULL_GET_INFO, Modelled, "gr.zcull.get_zcull_info"),
-    call(abi::NVGPU_GPU_IOCTL_ZBC_SET_TABLE, Absent, "gr.zbc.set_table"),
-    call(abi::NVGPU_GPU_IOCTL_ZBC_QUERY_TABLE, Absent, "gr.zbc.query_table"),
+    call(abi::NVGPU_GPU_IOCTL_ZBC_SET_TABLE, Modelled, "gr.zbc.set_table"),
+    call(abi::NVGPU_GPU_IOCTL_ZBC_QUERY_TABLE, Modelled, "gr.zbc.query_table"),
     call(abi::NVGPU_GPU_IOCTL_GET_CHARACTERISTICS, Modelled, "gk20a_ctrl_ioctl_gpu_characteristics"),
     call(abi::NVGPU_GPU_IOCTL_PREPARE_COMPRESSIBLE_READ, Refused(Errno::ENOSYS), "gk20a_ctrl_prepare_compressible_read"),
     call(abi::NVGPU_GPU_IOCTL_MARK_COMPRESSIBLE_WRITE, Refused(Errno::ENOSYS), "gk20a_ctrl_mark_compressible_write"),
@@ -299,7 +299,9 @@ mod tests {
         let known: BTreeSet<u32> =
             abi::REQUESTS.iter().map(|r| r.request).filter(|r| letters.contains(&letter(*r))).collect();
         let listed: BTreeSet<u32> = CALLS.iter().map(|call| call.request).collect();
-        let differ: Vec<_> = known.symmetric_difference(&listed).map(|r| abi::Request::find(*r)).collect();
-        assert!(differ.is_empty() && listed.len() == CALLS.len(), "{differ:#?}");
+        let name = |request: &u32| abi::Request::find(*request).map_or("a request of no node", |r| r.name);
+        let differ: Vec<_> = known.symmetric_difference(&listed).map(name).collect();
+        assert!(differ.is_empty(), "requests that CALLS lacks, or that are of no node: {differ:?}");
+        assert_eq!(listed.len(), CALLS.len(), "CALLS has a request twice");
     }
 }

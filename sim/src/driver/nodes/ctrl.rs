@@ -45,6 +45,8 @@ pub(super) fn ioctl(machine: &Arc<Machine>, file: &CtrlFile, request: u32, bytes
             *a = characteristics::zcull(machine.chip());
             Ok(0)
         }),
+        NVGPU_GPU_IOCTL_ZBC_SET_TABLE => with(bytes, |a| zbc_set(machine, a)),
+        NVGPU_GPU_IOCTL_ZBC_QUERY_TABLE => with(bytes, |a| zbc_query(machine, a)),
         NVGPU_GPU_IOCTL_SET_MMUDEBUG_MODE => Ok(0),
         NVGPU_GPU_IOCTL_SET_SM_DEBUG_MODE => with(bytes, |a: &mut nvgpu_gpu_sm_debug_mode_args| {
             // Of a channel in a group (`gv11b_gr_set_sm_debug_mode`).
@@ -161,6 +163,45 @@ fn open_channel(machine: &Arc<Machine>, a: &mut nvgpu_gpu_open_channel_args) -> 
     let channel = channel::open(machine, Some(a.in_runlist_id()))?;
     let fd = machine.driver().files.open(Object::Channel(channel), |n| format!("nvhost-{DEVICE}-fd{n}"))?;
     a.set_out_channel_fd(fd.into_raw_fd());
+    Ok(0)
+}
+
+fn zbc_set(machine: &Machine, a: &mut nvgpu_gpu_zbc_set_table_args) -> Reply {
+    let tables = &mut machine.driver().zbc;
+    match a.type_ {
+        NVGPU_ZBC_TYPE_COLOR => tables.colors.add([a.color_ds, a.color_l2], a.format)?,
+        NVGPU_ZBC_TYPE_DEPTH => tables.depths.add(a.depth, a.format)?,
+        NVGPU_ZBC_TYPE_STENCIL => tables.stencils.add(a.stencil, a.format)?,
+        _ => return Err(Errno::EINVAL),
+    }
+    Ok(0)
+}
+
+/// Answers an entry, or for no type how many colors there are; what the type has not stays as it was.
+fn zbc_query(machine: &Machine, a: &mut nvgpu_gpu_zbc_query_table_args) -> Reply {
+    let tables = &machine.driver().zbc;
+    (a.format, a.ref_cnt) = match a.type_ {
+        NVGPU_ZBC_TYPE_INVALID => {
+            a.index_size = tables.colors.size();
+            (0, 0)
+        }
+        NVGPU_ZBC_TYPE_COLOR => {
+            let entry = tables.colors.entry(a.index_size)?;
+            [a.color_ds, a.color_l2] = entry.value;
+            (entry.format, entry.references)
+        }
+        NVGPU_ZBC_TYPE_DEPTH => {
+            let entry = tables.depths.entry(a.index_size)?;
+            a.depth = entry.value;
+            (entry.format, entry.references)
+        }
+        NVGPU_ZBC_TYPE_STENCIL => {
+            let entry = tables.stencils.entry(a.index_size)?;
+            a.stencil = entry.value;
+            (entry.format, entry.references)
+        }
+        _ => return Err(Errno::EINVAL),
+    };
     Ok(0)
 }
 

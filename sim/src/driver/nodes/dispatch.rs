@@ -22,7 +22,7 @@ const DMA_BUF_IOCTL_SYNC: u32 = 0x4008_6200;
 /// Requests that a GPU without power serves without getting any: their functions take no power reference
 /// (`gk20a_busy`; os/linux/ioctl_channel.c, ioctl_tsg.c, ioctl_ctrl.c, r36.4.3). `FLUSH_L2` is the one that looks:
 /// a GPU that is off has nothing to flush (`nvgpu_gpu_ioctl_l2_fb_ops`).
-const WITHOUT_POWER: [u32; 22] = [
+const WITHOUT_POWER: [u32; 23] = [
     abi::NVGPU_IOCTL_CHANNEL_SET_NVMAP_FD,
     abi::NVGPU_IOCTL_CHANNEL_SET_TIMEOUT,
     abi::NVGPU_IOCTL_CHANNEL_SET_TIMEOUT_EX,
@@ -35,6 +35,7 @@ const WITHOUT_POWER: [u32; 22] = [
     abi::NVGPU_TSG_IOCTL_DELETE_SUBCONTEXT,
     abi::NVGPU_GPU_IOCTL_ZCULL_GET_CTX_SIZE,
     abi::NVGPU_GPU_IOCTL_ZCULL_GET_INFO,
+    abi::NVGPU_GPU_IOCTL_ZBC_QUERY_TABLE,
     abi::NVGPU_GPU_IOCTL_GET_TPC_MASKS,
     abi::NVGPU_GPU_IOCTL_GET_FBP_L2_MASKS,
     abi::NVGPU_GPU_IOCTL_GET_GPC_LOCAL_TO_PHYSICAL_MAP,
