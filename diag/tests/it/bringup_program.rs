@@ -311,11 +311,16 @@ fn bisect(what_if: &str, in_use: &str) -> (Option<i32>, serde_json::Value, Strin
     let used = if in_use.is_empty() { String::new() } else { path(&asked) };
     let environment = [("NVGPU_SIM_WHATIF", what_if), ("HCQ_PROFILE", &used)];
     let arguments = ["--device", "sim", "--bisect", "--profile", &path(&profile)];
-    let (code, json, err) = run_with(&[&arguments[..], &["--json"]].concat(), &environment);
+    // Both at a time: most of it is waiting for settings that do not work. The text's profile is not looked at.
+    let other = ["--device", "sim", "--bisect", "--profile", &path(&folder.path().join("the text's"))];
+    let ((code, json, err), (_, text, _)) = std::thread::scope(|scope| {
+        let text = scope.spawn(|| run_with(&other, &environment));
+        let document = run_with(&[&arguments[..], &["--json"]].concat(), &environment);
+        (document, text.join().expect("a run"))
+    });
     let document = serde_json::from_str(&json).expect("one JSON document");
     let quoted = path(&profile).replace('\'', r"'\''");
     assert!(err.contains(&format!("to use these settings: export HCQ_PROFILE='{quoted}'")), "{err}");
-    let (_, text, _) = run_with(&arguments, &environment);
     (code, document, text, fs::read_to_string(&profile).expect("a profile"))
 }
 

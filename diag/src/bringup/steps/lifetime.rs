@@ -13,12 +13,15 @@ use crate::bringup::rig::{Platform, Rig};
 
 /// Longer than the driver waits before it powers an idle GPU down: 500 ms.
 const IDLE: Duration = Duration::from_secs(2);
+/// The same for the software ga10b, which is never late.
+const SOFTWARE_IDLE: Duration = Duration::from_millis(800);
 /// Duration of the kernel that the others run beside.
 const KERNEL: Duration = Duration::from_millis(500);
 /// Limit on its reads of the time, should that stand still: some seconds on a GPU.
 const READS: u32 = 100_000_000;
 
 pub fn idle(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<()> {
+    let idle = if rig.software { SOFTWARE_IDLE } else { IDLE };
     {
         let device = rig.device()?;
         let kernel = Kernels::load(&device)?.get("fill")?;
@@ -35,13 +38,13 @@ pub fn idle(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<()> {
             Ok(took)
         };
         launch(1).context("before the idle time")?;
-        thread::sleep(IDLE);
-        let took = launch(2).with_context(|| format!("after {IDLE:?} with an idle queue"))?;
+        thread::sleep(idle);
+        let took = launch(2).with_context(|| format!("after {idle:?} with an idle queue"))?;
         notes.fact("with an open queue", format!("{:.2} ms for the next launch", took.as_secs_f64() * 1e3));
     }
-    thread::sleep(IDLE);
+    thread::sleep(idle);
     let began = Instant::now();
-    let device = rig.device().with_context(|| format!("after {IDLE:?} without a device"))?;
+    let device = rig.device().with_context(|| format!("after {idle:?} without a device"))?;
     fill(&device, (1, 32), 3).context("on the device that was opened again")?;
     let took = began.elapsed();
     notes.fact("without a device", format!("{:.0} ms for open, load and launch", took.as_secs_f64() * 1e3));

@@ -157,7 +157,7 @@ unsafe impl Layer for Faulty {
     }
 
     fn open(&self, path: &CStr, flags: OFlag) -> Result<OwnedFd, Errno> {
-        let idle = self.seen().last_close.is_some_and(|at| at.elapsed() > Duration::from_secs(1));
+        let idle = self.seen().last_close.is_some_and(|at| at.elapsed() > Duration::from_millis(600));
         match self.fault {
             Fault::NoPermission => Err(Errno::EACCES),
             Fault::Asleep if idle => Err(Errno::ENODEV),
