@@ -39,7 +39,7 @@ fn run_with(args: &[&str], environment: &[(&str, &str)]) -> (Option<i32>, String
     text(&nvdiag(args).envs(environment.iter().copied()).output().expect("it starts"))
 }
 
-/// A running bring-up, in step 17, which takes four seconds. It finds signals as a terminal leaves them, but for
+/// A running bring-up, in step 17, which takes two seconds. It finds signals as a terminal leaves them, but for
 /// `ignored`.
 fn in_step_17(report: &Path, ignored: Option<Signal>) -> (Child, BufReader<ChildStdout>, i32) {
     let mut command = nvdiag(&["--device", "sim", "--from", "16", "-o", report.to_str().expect("UTF-8")]);

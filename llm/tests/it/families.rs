@@ -92,7 +92,9 @@ fn every_architecture_agrees_with_the_reference_in_every_mode() {
     let device = device();
     for shape in shapes() {
         let model = model(shape, "q6_k");
-        for mode in modes(&model) {
+        let modes = modes(&model);
+        let of = modes.len();
+        for mode in sample(format!("modes of {shape}"), modes, of) {
             agrees(&device, &model, mode, CacheType::F16);
         }
     }
@@ -127,13 +129,14 @@ fn a_prompt_through_experts_agrees_and_gives_the_same_bits() {
 #[test]
 fn layer_norms_of_any_width_agree_with_the_reference() {
     let device = device();
-    for (hidden, mix, mode) in [
+    let cases = vec![
         (256, "q6_k", Mode::Persistent),
         (1600, "q8_0", Mode::Persistent),
         (1600, "f16", Mode::Persistent),
         (2048, "q4_k_m", Mode::Persistent),
         (2112, "q8_0", Mode::Operations),
-    ] {
+    ];
+    for (hidden, mix, mode) in sample("layer norms of any width", cases, 3) {
         let synthesis: Synthesis = format!("tiny-gpt2:{mix}").parse().unwrap();
         let model = synthesis.with_sizes(2, hidden, 1024).model(5).unwrap();
         assert_eq!(engine(&device, &model, Mode::Persistent, CacheType::F16).mode(), mode, "{hidden}");

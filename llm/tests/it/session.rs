@@ -76,7 +76,7 @@ fn a_session_goes_on_bit_for_bit() {
         let mut both = [(); 2].map(|()| engine(&model, mode, kv, CONTEXT));
         both[0].prefill(&tokens[..257]).unwrap();
         // The next steps overwrite only unused positions.
-        for positions in [257, 256, 255, 33, 32, 31, 1] {
+        for positions in sample("positions of sessions", vec![257, 256, 255, 33, 32, 31, 1], 2) {
             goes_on(&model, &mut both, &tokens, positions, &format!("{mode:?} {kv:?}"));
         }
     }
@@ -100,7 +100,7 @@ fn sessions_of_other_architectures_go_on_bit_for_bit() {
         assert_eq!(both[0].mode(), mode, "{name}");
         both[0].prefill(&tokens[..40]).unwrap();
         // The windows have 4 positions.
-        for positions in [40, 33, 5, 4, 3] {
+        for positions in sample("positions beside windows", vec![40, 33, 5, 4, 3], 2) {
             goes_on(&model, &mut both, &tokens, positions, name);
         }
     }
