@@ -21,7 +21,7 @@ pub fn records(process: &Process, descriptors: &[Descriptor]) -> anyhow::Result<
     }
     let mut incidents = Vec::new();
     for group in groups {
-        let Some(copy) = process.duplicate(group.number)? else { continue };
+        let Some(copy) = process.copy(group)? else { continue };
         let incident = read(process.driver(), copy.as_fd());
         if !incident.entries.is_empty() {
             incidents.push(incident);

@@ -49,7 +49,8 @@ impl Process {
                     "there is no process {pid}: it has ended, or runs in another container (what it had mapped went with it)"
                 )
             }
-            Some(libc::EINVAL) => {
+            // Which of them depends on the kernel's release.
+            Some(libc::EINVAL | libc::ENOENT) => {
                 anyhow!("{pid} is no process: the number of one is wanted, not that of a thread")
             }
             Some(libc::ENOSYS) => {
@@ -121,7 +122,7 @@ impl Process {
     ///
     /// # Errors
     /// It takes the right to trace the process.
-    pub fn duplicate(&self, fd: i32) -> anyhow::Result<Option<OwnedFd>> {
+    fn duplicate(&self, fd: i32) -> anyhow::Result<Option<OwnedFd>> {
         // SAFETY: the call takes numbers alone.
         let copy = owned(unsafe { libc::syscall(libc::SYS_pidfd_getfd, self.pidfd.as_raw_fd(), fd, 0) });
         let error = match copy {
@@ -140,6 +141,22 @@ impl Process {
         };
         let context = format!("cannot copy descriptor {fd} of process {}: {why}", self.pid);
         Err(anyhow::Error::new(error).context(context))
+    }
+
+    /// Copies what a descriptor meant when it was listed; `None` if its number means nothing any more, or
+    /// something else.
+    ///
+    /// # Errors
+    /// Those of [`Process::duplicate`].
+    pub fn copy(&self, descriptor: &Descriptor) -> anyhow::Result<Option<OwnedFd>> {
+        let Some(copy) = self.duplicate(descriptor.number)? else { return Ok(None) };
+        let name = match &self.software {
+            Some(remote) => remote.descriptor_name(copy.as_fd()),
+            None => fs::read_link(format!("/proc/self/fd/{}", copy.as_raw_fd()))
+                .ok()
+                .map(|name| name.to_string_lossy().into_owned()),
+        };
+        Ok(name.is_none_or(|name| name == descriptor.name).then_some(copy))
     }
 
     /// The value of a key of `/proc/PID/fdinfo/FD`.
@@ -246,12 +263,16 @@ mod tests {
             }
             copy => copy.expect("copied").expect("open"),
         };
+        let copy_of = file;
         let mut copy = std::fs::File::from(copy);
         copy.rewind().expect("a file");
         let mut text = String::new();
         copy.read_to_string(&mut text).expect("readable");
         assert_eq!(text, "shared");
         assert!(process.duplicate(i32::MAX).expect("asked").is_none(), "not open");
+        // Its number means another file than when it was listed.
+        let listed = Descriptor { number: copy_of.as_raw_fd(), name: "pipe:[1]".into() };
+        assert!(process.copy(&listed).expect("asked").is_none(), "reused");
     }
 
     #[test]

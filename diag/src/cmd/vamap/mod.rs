@@ -198,7 +198,7 @@ pub(super) fn read_process(
         if kind == live::Kind::AddressSpace && !spaces.insert(&descriptor.name) {
             continue;
         }
-        let Some(copy) = process.duplicate(fd)? else { continue };
+        let Some(copy) = process.copy(descriptor)? else { continue };
         read(&mut parts, process.driver(), kind, &copy, fd)?;
         // Given back at once: the copy would keep a channel of the process alive.
         process.driver().close(copy).with_context(|| format!("cannot close the copy of descriptor {fd}"))?;
