@@ -8,7 +8,7 @@
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use ga10b_sim::Remote;
@@ -127,10 +127,10 @@ impl Process {
         let copy = owned(unsafe { libc::syscall(libc::SYS_pidfd_getfd, self.pidfd.as_raw_fd(), fd, 0) });
         let error = match copy {
             Ok(copy) => return Ok(Some(copy)),
-            Err(error) if error.raw_os_error() == Some(libc::EBADF) => return Ok(None),
             Err(error) => error,
         };
         let why = match error.raw_os_error() {
+            Some(libc::EBADF) => return Ok(None),
             Some(libc::EPERM) => {
                 "it takes the right to trace the process: run as root (sudo), or set \
                  /proc/sys/kernel/yama/ptrace_scope to 0"
@@ -152,9 +152,7 @@ impl Process {
         let Some(copy) = self.duplicate(descriptor.number)? else { return Ok(None) };
         let name = match &self.software {
             Some(remote) => remote.descriptor_name(copy.as_fd()),
-            None => fs::read_link(format!("/proc/self/fd/{}", copy.as_raw_fd()))
-                .ok()
-                .map(|name| name.to_string_lossy().into_owned()),
+            None => link_name(format!("/proc/self/fd/{}", copy.as_raw_fd())).ok(),
         };
         Ok(name.is_none_or(|name| name == descriptor.name).then_some(copy))
     }
@@ -200,12 +198,17 @@ fn descriptors(pid: u32) -> io::Result<Vec<Descriptor>> {
         let entry = entry?;
         let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
         // Those that are closed meanwhile have no name any more.
-        if let (Some(number), Ok(name)) = (number, fs::read_link(entry.path())) {
-            found.push(Descriptor { number, name: name.to_string_lossy().into_owned() });
+        if let (Some(number), Ok(name)) = (number, link_name(entry.path())) {
+            found.push(Descriptor { number, name });
         }
     }
     found.sort_by_key(|descriptor| descriptor.number);
     Ok(found)
+}
+
+/// The name that the kernel shows for a descriptor, by its path in `/proc`.
+fn link_name(path: impl AsRef<Path>) -> io::Result<String> {
+    fs::read_link(path).map(|name| name.to_string_lossy().into_owned())
 }
 
 /// The descriptor a system call answered with.
@@ -263,7 +266,6 @@ mod tests {
             }
             copy => copy.expect("copied").expect("open"),
         };
-        let copy_of = file;
         let mut copy = std::fs::File::from(copy);
         copy.rewind().expect("a file");
         let mut text = String::new();
@@ -271,7 +273,7 @@ mod tests {
         assert_eq!(text, "shared");
         assert!(process.duplicate(i32::MAX).expect("asked").is_none(), "not open");
         // Its number means another file than when it was listed.
-        let listed = Descriptor { number: copy_of.as_raw_fd(), name: "pipe:[1]".into() };
+        let listed = Descriptor { number: file.as_raw_fd(), name: "pipe:[1]".into() };
         assert!(process.copy(&listed).expect("asked").is_none(), "reused");
     }
 

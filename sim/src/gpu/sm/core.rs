@@ -33,6 +33,11 @@ pub(crate) enum Flow {
     Fault,
 }
 
+/// Room for the 16 factors of a matrix product, as values and exponents: two halves of A's rows, B's even and odd
+/// columns. A worker keeps it from one product to the next: to clear it takes longer than the sums.
+pub(crate) type Room = [[[Lanes; 16]; 2]; 4];
+pub(crate) const EMPTY_ROOM: Room = [[[Lanes::ZERO; 16]; 2]; 4];
+
 /// One worker.
 pub(crate) struct Core<'a> {
     /// The warp's register file and the constant pool.
@@ -61,8 +66,7 @@ pub(crate) struct Core<'a> {
     pub tlb: Tlb<'a>,
     pub missing: u64,
     pub fault: Option<Box<Fault>>,
-    /// Registers that a matrix product works with, kept so that they need not be cleared for each.
-    pub room: Box<[[[Lanes; 16]; 2]; 4]>,
+    pub room: Box<Room>,
 }
 
 impl<'a> Core<'a> {
@@ -85,7 +89,7 @@ impl<'a> Core<'a> {
             tlb: Tlb::new(env.memory, env.launch.windows),
             missing: 0,
             fault: None,
-            room: Box::new([[[Lanes::ZERO; 16]; 2]; 4]),
+            room: Box::new(EMPTY_ROOM),
         }
     }
 

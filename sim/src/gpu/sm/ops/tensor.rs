@@ -5,7 +5,7 @@
 //! 1 of rows g and g + 8 of the result. Its factors of A are in the four lanes of its g, those of B in the
 //! four lanes of its columns.
 
-use crate::gpu::sm::core::{Core, Flow};
+use crate::gpu::sm::core::{Core, Flow, Room};
 use crate::gpu::sm::fault::esr;
 use crate::gpu::sm::lanes::{Lanes, each};
 use crate::gpu::sm::lower::{Lower, Refusal};
@@ -50,9 +50,6 @@ fn power(exp: i32) -> f64 {
 pub(super) const ELEMENTS: usize = 4;
 /// Terms of a sum.
 const TERMS: usize = 4 * ELEMENTS;
-/// Room for the values and exponents of the factors of a product: two halves of A's rows, B's even and odd
-/// columns. It is kept from one product to the next: to clear it takes longer than the sums.
-pub(super) type Room = [[[Lanes; TERMS]; 2]; 4];
 
 /// Factors of the lanes: term 4 e + T is element e of lane T of the four that have the lane's row or columns.
 struct Factors<'a> {
@@ -182,19 +179,19 @@ fn sum_any(
     c: &[f32; 32],
     rules: Rules,
 ) -> [f32; 32] {
-    let mut sums = [0f32; 32];
+    let (mut total, mut exp, mut special) = ([0f64; 32], [0; 32], [None; 32]);
     for i in 0..32 {
         let factors = (first..last).map(|k| (a.value(k, i), b.value(k, i)));
         let infinite = factors.clone().filter(|(a, b)| !a.is_finite() || !b.is_finite()).map(|(a, b)| a * b);
         // Infinities of both signs make a NaN.
-        let special = std::iter::once(c[i]).chain(infinite).filter(|x| !x.is_finite()).reduce(|a, b| a + b);
+        special[i] = std::iter::once(c[i]).chain(infinite).filter(|x| !x.is_finite()).reduce(|a, b| a + b);
         let exps = (first..last).map(|k| a.exp(k, i) + b.exp(k, i));
-        let exp = exps.fold(exponent(c[i], rules.half), i32::max) - rules.kept;
+        exp[i] = exps.fold(exponent(c[i], rules.half), i32::max) - rules.kept;
         let products = factors.map(|(a, b)| f64::from(a) * f64::from(b)).chain([f64::from(c[i])]);
-        let total: f64 = products.map(|x| (x * power(-exp)).trunc()).sum();
-        sums[i] = special.unwrap_or_else(|| rounded(&[total; 32], &[exp; 32], rules.half)[0]);
+        total[i] = products.map(|x| (x * power(-exp[i])).trunc()).sum();
     }
-    sums
+    let sums = rounded(&total, &exp, rules.half);
+    each(|i| special[i].unwrap_or(sums[i]))
 }
 
 /// `sum * 2^exp` cut to fp32, or rounded to fp16 and widened. The sums are integers below 2^40 in magnitude.
@@ -405,6 +402,7 @@ pub(super) fn hmma_op(l: &mut Lower<'_>) -> Result<(), Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gpu::sm::core::EMPTY_ROOM;
     use crate::gpu::sm::soft::F16;
     use proptest::prelude::*;
 
@@ -482,7 +480,7 @@ mod tests {
         for exp in [-126, -120, -103, -99] {
             let acc = [[f32::from_bits((((exp + 127) as u32) << 23) | 0x12_3456); 32]; 4];
             let f = Fragments { a: [zeros; 2], b: zeros, count: ELEMENTS, per: 2, acc };
-            let room = &mut [[[Lanes::ZERO; TERMS]; 2]; 4];
+            let room = &mut { EMPTY_ROOM };
             assert_eq!(exact(room, &f, HALF, Rules { kept: 24, half: false }, 8), acc, "2^{exp}");
         }
     }
@@ -499,7 +497,7 @@ mod tests {
                 each(|lane| if half { widen(narrow(wide(lane) % 60000.0)) } else { wide(lane) })
             });
             let f = Fragments { a: [four(0), four(128)], b: four(256), count: ELEMENTS, per: 2, acc };
-            let sums = exact(&mut [[[Lanes::ZERO; TERMS]; 2]; 4], &f, kind, rules, depth);
+            let sums = exact(&mut { EMPTY_ROOM }, &f, kind, rules, depth);
             let least = if kind == HALF { HALF_MINIMUM } else { -126 };
             for (r, lane) in (0..4).flat_map(|r| (0..32).map(move |lane| (r, lane))) {
                 let (row, column) = (lane / 4 * 4, 4 * (2 * (lane % 4) + r % 2));

@@ -139,7 +139,10 @@ warp_ops! {
                 let c = core.src(if adds { op.c + (4 * block + r) as u16 } else { ZERO });
                 f.acc[r as usize] = each(|i| f32::from_bits(c[i]));
             }
-            let sums = if op.k[2] == 0 { fast(&f, false) } else { exact(&mut core.room, &f, HALF, rules, op.k[2] as usize) };
+            let sums = match op.k[2] {
+                0 => fast(&f, false),
+                depth => exact(&mut core.room, &f, HALF, rules, depth as usize),
+            };
             for r in 0..4 {
                 let x = &sums[r as usize];
                 core.put(op.d + (4 * block + r) as u16, &each(|i| result(x[i])));
