@@ -208,7 +208,6 @@ pub fn columns(
     options: ColumnsOptions,
     least: usize,
 ) -> anyhow::Result<Columns> {
-    Columns::check_architecture(model, options.context)?;
     let options = memory::share(device, model, options, least)?;
     let bar = progress::byte_bar("loading");
     let columns = Columns::with_progress(device, model, &options, &mut |done, total| {

@@ -42,7 +42,7 @@ impl Decoding {
             return Ok(Self::Engine(Box::new(Session::new(device, setup, model, wanted)?)));
         }
         let context = wanted.min(model.config.context);
-        let drafting = Drafting::open(speculation, model, context)?;
+        let drafting = Drafting::open(speculation, model)?;
         let mut decoder = target(&device, setup, model, context)?;
         decoder.set_draft(drafting.draft(&device, setup, context)?, drafting.options)?;
         Ok(Self::Speculative(Box::new(Speculative { device, decoder, context })))
@@ -119,11 +119,8 @@ pub struct Drafting {
 }
 
 impl Drafting {
-    /// Reads the draft model, and checks that `model` can verify its tokens in `context` positions.
-    pub fn open(speculation: &Speculation, model: &Model, context: usize) -> anyhow::Result<Self> {
-        let lacking =
-            "--lookup and --draft verify several tokens in one step, for which there are no kernels";
-        Columns::check_architecture(model, context).context(lacking)?;
+    /// Reads the draft model, and checks that its tokens are those of `model`.
+    pub fn open(speculation: &Speculation, model: &Model) -> anyhow::Result<Self> {
         let read = |path: &Path| -> anyhow::Result<Model> {
             let draft = Model::open(path)?;
             check_vocabularies(&model.gguf, &draft.gguf)?;

@@ -314,16 +314,6 @@ pub enum Error {
         /// Sequences at a time.
         most: usize,
     },
-    /// Several sequences in one step need a kernel that does not exist.
-    #[error(
-        "steps of several sequences have no {what}, which {architecture} models need; use one sequence at a time"
-    )]
-    ColumnsLack {
-        /// The missing part, in words.
-        what: &'static str,
-        /// The architecture.
-        architecture: &'static str,
-    },
     /// A draft model whose tokens are not those of the model.
     #[error("the draft model has another vocabulary: {difference}; use a smaller model of the same family")]
     DraftVocabulary {

@@ -56,7 +56,7 @@ pub fn run(serve: &Serve) -> anyhow::Result<Outcome> {
     let address = listener.local_addr()?;
 
     let metrics = Arc::new(Metrics::default());
-    let parallel = parallel(serve, &model, context)?;
+    let parallel = parallel(serve)?;
     let build: Build<'_> = Box::new(|| processor(serve, (&model, &tokenizer), (parallel, context)));
     let options = Options { waiting: serve.queue as usize, retry: RETRY };
     let (scheduler, mut worker) = scheduler::new(options, Arc::clone(&metrics), build);
@@ -105,27 +105,16 @@ pub fn run(serve: &Serve) -> anyhow::Result<Outcome> {
 }
 
 /// The number of requests that are processed at the same time.
-fn parallel(serve: &Serve, model: &Model, context: usize) -> anyhow::Result<usize> {
+fn parallel(serve: &Serve) -> anyhow::Result<usize> {
     let (engine, drafts) = (serve.common.launching.engine, serve.speculation.is_asked());
-    let lacking = Columns::check_architecture(model, context);
+    let alone = engine.is_some() || drafts;
     match serve.parallel.map(|n| n as usize) {
-        Some(1) => Ok(1),
-        Some(parallel) => {
+        Some(parallel) if parallel > 1 && alone => {
             let given = if engine.is_some() { "--engine is" } else { "--lookup and --draft are" };
-            if engine.is_some() || drafts {
-                return Err(Usage(format!("{given} for --parallel 1, not {parallel}")).into());
-            }
-            lacking.context("use --parallel 1")?;
-            Ok(parallel)
+            Err(Usage(format!("{given} for --parallel 1, not {parallel}")).into())
         }
-        None if engine.is_some() || drafts => Ok(1),
-        None => match lacking {
-            Ok(()) => Ok(DEFAULT_PARALLEL),
-            Err(lacking) => {
-                tracing::warn!("requests are processed one after the other: {lacking}");
-                Ok(1)
-            }
-        },
+        Some(parallel) => Ok(parallel),
+        None => Ok(if alone { 1 } else { DEFAULT_PARALLEL }),
     }
 }
 

@@ -102,7 +102,7 @@ pub fn run(speculate: &Speculate) -> anyhow::Result<Outcome> {
         model.config.context
     );
 
-    let drafting = Drafting::open(&speculate.speculation, &model, context)?;
+    let drafting = Drafting::open(&speculate.speculation, &model)?;
     let mut results = Vec::new();
     {
         // It leaves the device before the batch engine needs the memory.

@@ -110,11 +110,11 @@ impl Engine {
         // Before anything is copied, and once: memory for stacks that grew later would be taken twice.
         device.reserve_stacks(Programs::largest_stack(device, Launched::ByEngine, &tuning.kernels)?)?;
         let (total, mut done) = (model.tensor_bytes(), 0);
-        let mut model =
-            DeviceModel::load(device, model, (options.context.max(1), options.kv), &mut |bytes| {
-                done += bytes;
-                progress(done, total);
-            })?;
+        let context = options.context.max(1);
+        let mut model = DeviceModel::load(device, model, (context, context, options.kv), &mut |bytes| {
+            done += bytes;
+            progress(done, total);
+        })?;
         let mut plan = |model: &DeviceModel| match options.mode {
             Mode::Operations => Ok(None),
             Mode::Persistent => stream::plan(model, &mut programs, options.timed),

@@ -65,7 +65,8 @@ impl DeviceModel {
         self.device.info().into()
     }
 
-    /// Copies `model` to `device`. `progress` is called with the bytes of tensors copied.
+    /// Copies `model` to `device`, for texts of up to `context` tokens and a cache of `cached` positions.
+    /// `progress` is called with the bytes of tensors copied.
     ///
     /// # Errors
     /// [`Error::UnsupportedType`], [`Error::PartialBlock`], [`Error::KeyValue`] for a model that has no
@@ -73,7 +74,7 @@ impl DeviceModel {
     pub fn load(
         device: &Device,
         model: &Model,
-        (context, kv): (usize, CacheType),
+        (context, cached, kv): (usize, usize, CacheType),
         progress: &mut (dyn FnMut(u64) + Send),
     ) -> Result<Self> {
         let c = &model.config;
@@ -85,7 +86,7 @@ impl DeviceModel {
             });
         }
         c.check_positions(context)?;
-        let cache = CacheShape::new(c, kv, context)?;
+        let cache = CacheShape::new(c, kv, cached)?;
         let state = State::new(device, c.vocab, cache.context)?;
         let turns = rotation(device, c, false)?;
         let of_windows = c.window.and_then(|window| window.rope_base);

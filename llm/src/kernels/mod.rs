@@ -91,8 +91,9 @@ pub fn modules(target: Target) -> Vec<Named> {
             token::advance(),
         ]),
     );
-    add("columns", columns::vectors(target));
+    add(columns::NAME, columns::vectors(target));
     add("columns_product", columns::products(target));
+    add("columns_experts", columns::experts_products(target));
     add(columns::chunks::NAME, linked(columns::of_prompts()));
     let both = |format| [dequantize::matrix(format), dequantize::embed(format)];
     add("dequantize", linked(Format::ALL.into_iter().flat_map(both).collect()));

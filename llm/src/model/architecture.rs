@@ -124,6 +124,9 @@ pub enum Activation {
 }
 
 impl Activation {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::SiluGate, Self::GeluGate, Self::Gelu];
+
     /// Whether there is a gate.
     pub fn is_gated(self) -> bool {
         self != Self::Gelu

@@ -51,7 +51,7 @@ pub fn search(
     };
     let entry = Entry::new(Subject::new(device.info(), model), method, compiler.version());
     // The cache is a small part of the bytes that are read here.
-    let model = DeviceModel::load(device, model, (context, CacheType::F16), &mut |bytes| {
+    let model = DeviceModel::load(device, model, (context, context, CacheType::F16), &mut |bytes| {
         done += bytes;
         listener.loading(done, total);
     })?;

@@ -9,6 +9,7 @@ use crate::kernels::columns::fragments;
 use crate::kernels::columns::product::{SIZES, shares};
 use crate::kernels::columns::state::WORDS;
 use crate::kernels::columns::vector::ARGMAX_BLOCKS;
+use crate::kernels::prompt::chunk::{COUNT_AT, TOKENS_AT};
 use crate::model::config::Config;
 
 /// Most split-K parts that attention cuts the pages of a column into.
@@ -52,6 +53,88 @@ pub struct Buffers {
     pub logits: Buffer,
     /// Candidates for the most likely token.
     pub best: [Buffer; 2],
+    /// What mixtures of experts need, in a model that has them.
+    pub experts: Option<ExpertBuffers>,
+}
+
+/// Vectors of mixtures of experts. A column and a place among its chosen experts is an *entry*.
+#[derive(Debug)]
+pub struct ExpertBuffers {
+    /// All columns as a chunk of a prompt, whose kernels route and add.
+    pub chunk: Buffer,
+    /// The number of each entry.
+    pub entries: Buffer,
+    /// Scores `[column][expert]`, f32.
+    pub scores: Buffer,
+    /// Chosen experts and their shares, of every entry.
+    pub chosen: Buffer,
+    /// See [`ExpertBuffers::chosen`].
+    pub shares: Buffer,
+    /// Gates and up, f32, of every entry.
+    pub gate_up: Buffer,
+    /// The columns of each expert as fragments, activated.
+    pub ff: Buffer,
+    /// What is added to the residual stream, f32, of every entry.
+    pub parts: Buffer,
+}
+
+impl ExpertBuffers {
+    /// Bytes of the columns of an expert in [`ExpertBuffers::ff`].
+    pub fn ff_bytes(c: &Config, columns: u32) -> Result<u64> {
+        Ok(fragments::bytes(columns, fits(c.ff)?))
+    }
+
+    /// Bytes of scores, of entries' words, of gates and up, of the activated columns, of the parts.
+    fn sizes(c: &Config) -> Result<[u64; 5]> {
+        let most = MOST as usize;
+        let entries = most * c.experts_used;
+        let floats = |count: usize| 4 * count as u64;
+        let ff = Self::ff_bytes(c, MOST)? * c.experts as u64;
+        Ok([
+            floats(most * c.experts),
+            floats(entries),
+            floats(entries * 2 * c.ff),
+            ff,
+            floats(entries * c.hidden),
+        ])
+    }
+
+    /// Bytes of device memory; 0 for a model without experts.
+    fn bytes(c: &Config) -> Result<u64> {
+        let [scores, words, gate_up, ff, parts] = Self::sizes(c)?;
+        let chunk = 4 * TOKENS_AT as u64;
+        Ok(if c.experts == 0 { 0 } else { chunk + scores + 3 * words + gate_up + ff + parts })
+    }
+
+    fn new(device: &Device, c: &Config) -> Result<Option<Self>> {
+        if c.experts == 0 {
+            return Ok(None);
+        }
+        let [scores, words, gate_up, ff, parts] = Self::sizes(c)?;
+        let chunk = device.alloc(4 * TOKENS_AT as u64)?;
+        let mut header = [0; TOKENS_AT as usize];
+        header[COUNT_AT as usize] = MOST;
+        chunk.write_slice(0, &header)?;
+        let entries = device.alloc(words)?;
+        entries.write_slice(0, &(0..fits(MOST as usize * c.experts_used)?).collect::<Vec<u32>>())?;
+        Ok(Some(Self {
+            chunk,
+            entries,
+            scores: device.alloc(scores)?,
+            chosen: zeros(device, words)?,
+            shares: device.alloc(words)?,
+            gate_up: device.alloc(gate_up)?,
+            ff: zeros(device, ff)?,
+            parts: device.alloc(parts)?,
+        }))
+    }
+}
+
+/// A buffer of zeros: values that no column wrote are multiplied all the same, and not used.
+fn zeros(device: &Device, len: u64) -> Result<Buffer> {
+    let buffer = device.alloc(len)?;
+    buffer.write(0, &vec![0; len as usize])?;
+    Ok(buffer)
 }
 
 /// Bytes of each buffer in the device's memory.
@@ -65,6 +148,7 @@ struct Sizes {
     q: u64,
     partials: u64,
     logits: u64,
+    experts: u64,
 }
 
 impl Sizes {
@@ -76,7 +160,7 @@ impl Sizes {
             Ok(floats(rows) * u64::from(shares(fits(rows)?, fits(cols)?, sm_count)))
         };
         let qkv = sums(c.q_dim() + 2 * c.kv_dim(), c.hidden)?;
-        let gate_up = sums(2 * c.ff, c.hidden)?;
+        let gate_up = sums(2 * c.ff, c.hidden)?.max(sums(c.ff, c.hidden)?);
         let down = sums(c.hidden, c.ff)?.max(sums(c.hidden, c.q_dim())?);
         let partials = c.heads * attention_shares(pages) * partial_words(fits(c.head_dim)?) as usize;
         Ok(Self {
@@ -89,12 +173,13 @@ impl Sizes {
             q: floats(c.q_dim()),
             partials: floats(partials),
             logits: floats(c.vocab),
+            experts: ExpertBuffers::bytes(c)?,
         })
     }
 
     fn total(&self) -> u64 {
-        let Self { tables, x, normed, attended, ff, sums, q, partials, logits } = self;
-        tables + x + normed + attended + ff + sums + q + partials + logits
+        let Self { tables, x, normed, attended, ff, sums, q, partials, logits, experts } = self;
+        tables + x + normed + attended + ff + sums + q + partials + logits + experts
     }
 }
 
@@ -107,12 +192,7 @@ impl Buffers {
     /// Reserves the buffers for `sequences` sequences of up to `pages` pages each.
     pub fn new(device: &Device, c: &Config, tables: (usize, usize)) -> Result<Self> {
         let sizes = Sizes::of(c, tables, device.info().sm_count)?;
-        // Values that no column wrote are multiplied all the same, and not used.
-        let zeros = |len: u64| -> Result<Buffer> {
-            let buffer = device.alloc(len)?;
-            buffer.write(0, &vec![0; len as usize])?;
-            Ok(buffer)
-        };
+        let zeros = |len| zeros(device, len);
         let state = 4 * u64::from(WORDS * MOST);
         let candidates = || device.alloc(4 * u64::from(MOST * ARGMAX_BLOCKS));
         Ok(Self {
@@ -129,6 +209,7 @@ impl Buffers {
             partials: device.alloc(sizes.partials)?,
             logits: device.alloc(sizes.logits)?,
             best: [candidates()?, candidates()?],
+            experts: ExpertBuffers::new(device, c)?,
         })
     }
 }

@@ -7,7 +7,7 @@ use hcq::{Device, Graph, Queue};
 use crate::engine::cache::CacheShape;
 use crate::engine::columns::buffers::Buffers;
 use crate::engine::columns::chunks::{chunk_bytes, chunks, launched};
-use crate::engine::columns::lower::{Launches, check, launches};
+use crate::engine::columns::lower::{Launches, launches};
 use crate::engine::columns::options::ColumnsOptions;
 use crate::engine::columns::pages::{PAGE, PageCopy, Pages, Table, pages_for};
 use crate::engine::launch::record;
@@ -94,7 +94,7 @@ impl Columns {
     ///
     /// # Errors
     /// [`Error::UnsupportedType`], [`Error::PartialBlock`] or [`Error::KeyValue`] for a model that has no
-    /// kernels, [`Error::ColumnsLack`], [`Error::NoKernels`] for a device without kernels,
+    /// kernels, [`Error::NoKernels`] for a device without kernels,
     /// [`Error::TooLarge`]; what the device reports.
     pub fn new(device: &Device, model: &Model, options: &ColumnsOptions) -> Result<Self> {
         Self::with_progress(device, model, options, &mut |_, _| ())
@@ -110,12 +110,12 @@ impl Columns {
         options: &ColumnsOptions,
         progress: &mut (dyn FnMut(u64, u64) + Send),
     ) -> Result<Self> {
-        check(&model.config, options.context)?;
         let options = options.checked();
         let programs = Programs::new(device, Kernels::new())?;
         device.reserve_stacks(Programs::largest_stack(device, launched(&options), &Kernels::new())?)?;
         let (total, mut done) = (model.tensor_bytes(), 0);
-        let model = DeviceModel::load(device, model, (options.pages * PAGE, options.kv), &mut |bytes| {
+        let cache = (options.context, options.pages * PAGE, options.kv);
+        let model = DeviceModel::load(device, model, cache, &mut |bytes| {
             done += bytes;
             progress(done, total);
         })?;
@@ -134,14 +134,6 @@ impl Columns {
             model,
             options,
         })
-    }
-
-    /// Whether there are columns of `model`'s architecture, in `context` positions.
-    ///
-    /// # Errors
-    /// [`Error::ColumnsLack`], with what its layers need.
-    pub fn check_architecture(model: &Model, context: usize) -> Result<()> {
-        check(&model.config, context)
     }
 
     /// Bytes of device memory that [`Columns`] of `model` take beside the weights: the cache, and the rest.

@@ -3,20 +3,23 @@
 use hcq::{Args, Buffer, LaunchConfig};
 use ptxgen::Params;
 
-use crate::engine::columns::buffers::{Buffers, attention_shares};
+use crate::engine::columns::buffers::{Buffers, ExpertBuffers, attention_shares};
 use crate::engine::launch::{Launch, filled};
-use crate::engine::layers::{HeadNormMemory, LayerMemory, NormMemory, Product, Source, Step, Target};
+use crate::engine::layers::{
+    Experts, HeadNormMemory, LayerMemory, NormMemory, Product, Source, Step, Target,
+};
 use crate::engine::matrix::{Matrix, fits};
 use crate::engine::memory::DeviceModel;
-use crate::engine::operations::{Parts, heads_args};
+use crate::engine::operations::{Parts, heads_args, limits};
 use crate::engine::programs::Programs;
-use crate::engine::stream::{lacks, style};
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::kernels::columns::experts::ExpertAct;
 use crate::kernels::columns::{attention, product, vector};
 use crate::kernels::heads::kernel_dims;
-use crate::kernels::layers::{self, heads};
-use crate::kernels::stream::variant::Style;
-use crate::model::config::Config;
+use crate::kernels::layers::{cap, heads, post_norm, rows};
+use crate::kernels::mixture::{self, PromptRoute, combine, scores};
+use crate::kernels::{columns, layers};
+use crate::model::architecture::Activation;
 
 /// The launches of a step.
 #[derive(Debug)]
@@ -37,8 +40,10 @@ struct Planner<'a> {
     /// Most pages of a sequence.
     pages: u32,
     launches: Vec<Launch>,
-    /// Split-K parts of the last product.
+    /// Split-K parts of the last product that are not yet added to the residual stream.
     shares: u32,
+    /// The vector to add with them.
+    bias: Option<&'a Buffer>,
 }
 
 /// The launches of a step of up to `columns` columns, one of [`product::SIZES`], of sequences of up to
@@ -50,7 +55,7 @@ pub fn launches(
     (columns, pages): (u32, usize),
 ) -> Result<Launches> {
     let pages = fits(pages)?;
-    let mut p = Planner { model, programs, b, columns, pages, launches: Vec::new(), shares: 0 };
+    let mut p = Planner { model, programs, b, columns, pages, launches: Vec::new(), shares: 0, bias: None };
     p.embed()?;
     for layer in &model.layers {
         p.layer(layer)?;
@@ -61,33 +66,46 @@ pub fn launches(
     Ok(Launches { all: p.launches, head })
 }
 
-/// Refuses what has no kernel here, in `context` positions.
-pub fn check(c: &Config, context: usize) -> Result<()> {
-    // Features that the persistent step lacks are absent here too.
-    let plain = (style(c.architecture) == Style::Plain).then_some("layer norms");
-    lacks(c, context).or(plain).map_or(Ok(()), |what| lacking(c, what))
-}
-
-fn lacking(c: &Config, what: &'static str) -> Result<()> {
-    Err(Error::ColumnsLack { what, architecture: c.architecture.name })
-}
-
-impl Planner<'_> {
+impl<'a> Planner<'a> {
     fn push(&mut self, role: &'static str, kernel: &str, config: LaunchConfig, args: Args) -> Result<()> {
-        let kernel = self.programs.kernel("columns", kernel)?;
+        self.push_of(columns::NAME, role, kernel, config, args)
+    }
+
+    fn push_of(
+        &mut self,
+        module: &'static str,
+        role: &'static str,
+        kernel: &str,
+        config: LaunchConfig,
+        args: Args,
+    ) -> Result<()> {
+        let kernel = self.programs.kernel(module, kernel)?;
         let config = filled(&kernel, config);
         self.launches.push(Launch::new(role, kernel, config, args));
         Ok(())
     }
 
+    /// The grid of kernels with a thread for each of `len` values of a column, and their threads.
+    fn values(&self, len: u32) -> LaunchConfig {
+        LaunchConfig::new((len.div_ceil(rows::THREADS), self.columns), rows::THREADS)
+    }
+
     fn embed(&mut self) -> Result<()> {
         let (b, embedding) = (self.b, &self.model.embedding);
         let (weights, rows, cols) = (embedding.buffer(), embedding.rows, embedding.cols);
-        let args =
-            vector::Embed { weights, from: &b.from_host, state: &b.state, out: &b.x, rows, cols }.args();
+        let (state, x) = (&b.state, &b.x);
+        let args = vector::Embed { weights, from: &b.from_host, state, out: x, rows, cols }.args();
         let kernel = format!("columns_embed_{}", embedding.format.suffix());
         let config = LaunchConfig::new(self.columns, vector::THREADS);
-        self.push("embedding", &kernel, config, args)
+        self.push("embedding", &kernel, config, args)?;
+        if let Some(factor) = self.model.config.embedding_scale() {
+            let args = rows::Scale { x, len: cols, factor }.args();
+            self.push_of(layers::NAME, "embedding", "scale", self.values(cols), args)?;
+        }
+        let Some(positions) = &self.model.positions else { return Ok(()) };
+        let rows = fits(self.model.config.context)?;
+        let args = vector::AddPosition { state, positions, x, len: cols, rows }.args();
+        self.push("embedding", "columns_position", self.values(cols), args)
     }
 
     /// Adds the last product to the residual stream and normalizes it.
@@ -95,8 +113,15 @@ impl Planner<'_> {
         let (b, c) = (self.b, &self.model.config);
         let (state, x, sums, weight, out) = (&b.state, &b.x, &b.sums, &norm.weight, &b.normed);
         let (len, eps, shares, columns) = (fits(c.hidden)?, c.norm_eps, self.shares, self.columns);
-        let args = vector::Norm { state, x, sums, weight, out, len, eps, shares, columns }.args();
-        self.push(norm.role, "columns_norm", LaunchConfig::new(self.columns, vector::NORM_THREADS), args)
+        if let Some(bias) = self.bias.take() {
+            let args = rows::AddBias { x, bias, len }.args();
+            self.push_of(layers::NAME, norm.role, "add_bias", self.values(len), args)?;
+        }
+        let bias = norm.bias.as_ref();
+        let args = vector::Norm { state, x, sums, weight, out, len, eps, shares, columns, bias }.args();
+        self.shares = 0;
+        let config = LaunchConfig::new(self.columns, vector::NORM_THREADS);
+        self.push(norm.role, vector::norm_name(bias.is_some()), config, args)
     }
 
     /// Multiplies stacked matrices with `x`; `out` is `[share][column][row]`.
@@ -126,7 +151,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    fn layer(&mut self, layer: &LayerMemory) -> Result<()> {
+    fn layer(&mut self, layer: &'a LayerMemory) -> Result<()> {
         for step in &layer.steps {
             match step {
                 Step::Product(product) => self.product(product)?,
@@ -134,14 +159,14 @@ impl Planner<'_> {
                     self.rope(layer)?;
                     self.attend(layer)?;
                 }
-                Step::Experts(_) => return lacking(&self.model.config, "mixtures of experts"),
+                Step::Experts(experts) => self.experts(experts)?,
             }
         }
         Ok(())
     }
 
     /// The sums of a product that adds to the residual stream are added by the norm after it.
-    fn product(&mut self, p: &Product) -> Result<()> {
+    fn product(&mut self, p: &'a Product) -> Result<()> {
         if let Source::Residual(norm) = &p.from {
             self.norm(norm)?;
         }
@@ -154,9 +179,98 @@ impl Planner<'_> {
         self.multiply(p.role, &p.matrices, (from, &b.sums), None)?;
         match &p.to {
             Target::Heads(norms) => self.prepare_heads(p, norms.as_ref()),
-            Target::Activated(_) => self.activate(p.role),
-            Target::Residual(_) => Ok(()),
+            Target::Activated(activation) => self.activate(p, *activation),
+            Target::Residual(None) => {
+                self.bias = p.bias.as_ref();
+                Ok(())
+            }
+            Target::Residual(Some(norm)) => self.post_norm(norm),
         }
+    }
+
+    /// Adds the norm of the last product to the residual stream.
+    fn post_norm(&mut self, norm: &NormMemory) -> Result<()> {
+        let (b, c) = (self.b, &self.model.config);
+        let (sums, weight, x, len, eps) = (&b.sums, &norm.weight, &b.x, fits(c.hidden)?, c.norm_eps);
+        let (shares, share_pitch, factor) = (self.shares, self.columns, 1.0);
+        let args = post_norm::PostNorm { sums, weight, x, len, eps, shares, share_pitch, factor }.args();
+        self.shares = 0;
+        let config = LaunchConfig::new(self.columns, post_norm::THREADS);
+        self.push_of(layers::NAME, norm.role, "post_norm", config, args)
+    }
+
+    /// A mixture of experts: the chosen experts' products, added to the residual stream.
+    fn experts(&mut self, e: &Experts) -> Result<()> {
+        self.norm(&e.norm)?;
+        let (b, c) = (self.b, &self.model.config);
+        let Some(own) = &b.experts else { return Ok(()) };
+        let (experts, used, columns) = (fits(c.experts)?, fits(c.experts_used)?, self.columns);
+        let ExpertBuffers { chunk: prompt, entries, scores, chosen, shares, .. } = own;
+        let (weights, x, norm, cols, eps) =
+            (e.router.buffer(), &b.x, &e.norm.weight, e.router.cols, c.norm_eps);
+        let args = scores::Scores { weights, x, norm, prompt, out: scores, experts, cols, eps }.args();
+        let config = LaunchConfig::new(scores::grid(columns, experts), scores::THREADS);
+        self.push_of(mixture::NAME, "route", &scores::name(e.router.format), config, args)?;
+        let args = PromptRoute { scores, prompt, chosen, shares, experts, used }.args();
+        self.push_of(mixture::NAME, "route", "prompt_route", LaunchConfig::new(columns, 32), args)?;
+
+        let (ff, hidden) = (fits(c.ff)?, fits(c.hidden)?);
+        self.expert_product("gate up", &e.gate, (&b.normed, 0), (&own.gate_up, 0, 2 * ff))?;
+        self.expert_product("gate up", &e.up, (&b.normed, 0), (&own.gate_up, ff, 2 * ff))?;
+        if let Some(up) = self.launches.last_mut() {
+            up.overlaps = true;
+        }
+        let apart = fits(ExpertBuffers::ff_bytes(c, columns)? as usize)?;
+        let (state, products, out) = (&b.state, &own.gate_up, &own.ff);
+        let args = ExpertAct { state, products, chosen, out, len: ff, apart }.args();
+        let config = LaunchConfig::new((vector::tile_blocks(ff), columns, used), vector::THREADS);
+        self.push("gate up", "columns_expert_act", config, args)?;
+        self.expert_product("down", &e.down, (&own.ff, apart), (&own.parts, 0, hidden))?;
+        let (parts, len, factor) = (&own.parts, hidden, 1.0);
+        let args = combine::Combine { parts, rows: entries, shares, prompt, x, len, used, factor }.args();
+        let config = LaunchConfig::new(combine::grid(columns, len), combine::THREADS);
+        self.push_of(mixture::NAME, "down", "prompt_combine", config, args)
+    }
+
+    /// Multiplies the matrices of all experts, one after the other in `matrix`, with their columns, those of an
+    /// expert `x_apart` bytes after those of the one before. Results of an entry begin at value `at`, `pitch`
+    /// values apart.
+    fn expert_product(
+        &mut self,
+        role: &'static str,
+        matrix: &Matrix,
+        (x, x_apart): (&Buffer, u32),
+        (out, at, pitch): (&Buffer, u32, u32),
+    ) -> Result<()> {
+        let c = &self.model.config;
+        let (experts, used, cols) = (fits(c.experts)?, fits(c.experts_used)?, matrix.cols);
+        let rows = matrix.rows / experts;
+        let weights_apart = fits(matrix.offset_of(rows) as usize)?;
+        let own = self.b.experts.as_ref().map_or(x, |own| &own.chosen);
+        let (weights, x, state, chosen, out) =
+            (matrix.at_row(0), x.at(0), self.b.state.at(0), own.at(0), out.at(4 * u64::from(at)));
+        let args = product::ExpertsProduct {
+            weights,
+            x,
+            state,
+            chosen,
+            out,
+            rows,
+            cols,
+            pitch,
+            used,
+            weights_apart,
+            x_apart,
+        }
+        .args();
+        let name = product::experts_name(matrix.format, self.columns);
+        let kernel = self.programs.kernel("columns_experts", &name)?;
+        let grid = product::experts_grid(rows, experts, self.model.device.info().sm_count);
+        let config = filled(&kernel, LaunchConfig::new(grid, product::THREADS));
+        // Of as many experts as a column chooses.
+        let bytes = matrix.bytes() / u64::from(experts) * u64::from(used);
+        self.launches.push(Launch::new(role, kernel, config, args).with_weights(bytes));
+        Ok(())
     }
 
     /// Adds biases to queries, keys and values, and normalizes queries and keys, where the model does.
@@ -172,11 +286,13 @@ impl Planner<'_> {
         Ok(())
     }
 
-    fn activate(&mut self, role: &'static str) -> Result<()> {
+    fn activate(&mut self, p: &Product, activation: Activation) -> Result<()> {
         let (b, len, shares, columns) = (self.b, fits(self.model.config.ff)?, self.shares, self.columns);
-        let args = vector::Act { state: &b.state, sums: &b.sums, out: &b.ff, len, shares, columns }.args();
+        let bias = if activation.is_gated() { None } else { Some(p.gelu_bias()?) };
+        let args =
+            vector::Act { state: &b.state, sums: &b.sums, out: &b.ff, len, shares, columns, bias }.args();
         let config = LaunchConfig::new((vector::tile_blocks(len), columns), vector::THREADS);
-        self.push(role, "columns_act", config, args)
+        self.push(p.role, vector::act_name(activation), config, args)
     }
 
     fn rope(&mut self, layer: &LayerMemory) -> Result<()> {
@@ -186,7 +302,7 @@ impl Planner<'_> {
             state: &b.state,
             tables: &b.tables,
             sums: &b.sums,
-            turns: &self.model.turns,
+            turns: &layer.turns,
             q: &b.q,
             keys: &layer.keys,
             values: &layer.values,
@@ -207,8 +323,10 @@ impl Planner<'_> {
     fn attend(&mut self, layer: &LayerMemory) -> Result<()> {
         let (b, c, cache) = (self.b, &self.model.config, &self.model.cache);
         let (head_dim, kv_heads, group) = (fits(c.head_dim)?, fits(c.kv_heads)?, fits(c.heads / c.kv_heads)?);
-        let (shares, together) = (fits(attention_shares(self.pages as usize))?, attention::together(group));
+        let shares = fits(attention_shares(self.pages as usize))?;
         let (state, partials) = (&b.state, &b.partials);
+        let (window, cap) = limits(c, layer);
+        let together = attention::together(group, window.is_some());
         let args = attention::Attention {
             state,
             tables: &b.tables,
@@ -222,9 +340,11 @@ impl Planner<'_> {
             table_pitch: self.pages,
             scale: c.score_scale(),
             scales_at: cache.scales_at,
+            window,
+            cap,
         }
         .args();
-        let kernel = attention::kernel_name(kernel_dims(head_dim), cache.kv, together);
+        let kernel = attention::kernel_name(kernel_dims(head_dim), cache.kv, together, window.is_some());
         let grid = (kv_heads * group.div_ceil(together), shares, self.columns);
         self.push("attention", &kernel, LaunchConfig::new(grid, attention::THREADS), args)?;
         let (out, heads) = (&b.attended, fits(c.heads)?);
@@ -237,6 +357,12 @@ impl Planner<'_> {
         let (b, vocab) = (self.b, fits(self.model.config.vocab)?);
         let output = std::slice::from_ref(&self.model.output);
         self.multiply("output", output, (&b.normed, &b.logits), Some(1))?;
+        if let Some(cap) = self.model.config.logit_cap {
+            let (logits, count) = (&b.logits, self.columns * vocab);
+            let args = cap::Cap { logits, count, cap }.args();
+            let config = LaunchConfig::new(count.div_ceil(cap::THREADS), cap::THREADS);
+            self.push_of(layers::NAME, "output", "cap", config, args)?;
+        }
         let (state, [best_values, best_indices]) = (&b.state, &b.best);
         let (logits, count) = (&b.logits, vocab);
         let args = vector::Argmax { state, logits, best_values, best_indices, count }.args();

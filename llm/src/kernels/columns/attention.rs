@@ -17,6 +17,7 @@ use crate::kernels::columns::state::{PAGE, column, page};
 use crate::kernels::columns::vector::THREADS as MERGE_THREADS;
 use crate::kernels::format::TILE_COLS;
 use crate::kernels::heads::LOWEST;
+use crate::kernels::limits::{Limits, infix};
 
 /// Threads of a block.
 pub const THREADS: u32 = 32 * WARPS;
@@ -30,32 +31,41 @@ pub const fn partial_words(head_dim: u32) -> u32 {
     head_dim + 4
 }
 
-/// Query heads of a block where `group` query heads share a key/value head.
-pub const fn together(group: u32) -> u32 {
-    if group == 1 { 1 } else { TOGETHER }
+/// Query heads of a block where `group` query heads share a key/value head. With limits there is one kernel.
+pub const fn together(group: u32, limited: bool) -> u32 {
+    if group == 1 && !limited { 1 } else { TOGETHER }
 }
 
-/// Name of the kernel for heads of up to `dims` values.
-pub fn kernel_name(dims: u32, kv: CacheType, together: u32) -> String {
-    format!("columns_attention{}_{dims}_{together}", kv.suffix())
+/// The numbers of query heads of a block that there are kernels for.
+pub const fn all_together(limited: bool) -> &'static [u32] {
+    if limited { &[TOGETHER] } else { &[1, TOGETHER] }
+}
+
+/// Name of the kernel for heads of up to `dims` values, with limits or without.
+pub fn kernel_name(dims: u32, kv: CacheType, together: u32, limited: bool) -> String {
+    format!("columns_attention{}_{}{dims}_{together}", kv.suffix(), infix(limited))
 }
 
 kernel_params! {
-    /// Parameters of the kernel `columns_attention_DIM_N`, for q8_0 with `scales_at`.
-    pub struct Attention(kv: CacheType) {
+    /// Parameters of the kernel `columns_attention_DIM_N`, for q8_0 with `scales_at`;
+    /// `columns_attention_limited_DIM_N` takes `window` and `cap` of [`limits`](crate::kernels::limits) too.
+    pub struct Attention(kv: CacheType, limited: bool) {
         state: Ptr<u32, 16>, tables: Ptr<u32, 16>, q: Ptr<f32, 16>, keys: Ptr<u8, 16>,
         values: Ptr<u8, 16>, partials: Ptr<f32, 16>,
         head_dim: Multiple = 8, kv_heads: u32, group: u32, table_pitch: u32, scale: f32,
         scales_at: Option<Multiple> = (kv == CacheType::Q8_0).then_some(BLOCK),
+        window: Option<u32> = limited.then_some(()),
+        cap: Option<f32> = limited.then_some(()),
     }
 }
 
 /// The kernel, which takes [`Attention`]. Grid: `[kv_heads * ceil(group / together), shares, columns]`; share y takes
 /// every page whose number is y modulo the number of shares. `partials` are `[column][head][share]`.
-pub(crate) fn kernel(dims: u32, kv: CacheType, together: u32, target: Target) -> Kernel {
-    let k = Kernel::new(&kernel_name(dims, kv, together));
+pub(crate) fn kernel(dims: u32, kv: CacheType, together: u32, limited: bool, target: Target) -> Kernel {
+    let k = Kernel::new(&kernel_name(dims, kv, together, limited));
     k.max_threads(THREADS);
-    let p = Attention::declare(&k, kv);
+    let p = Attention::declare(&k, kv, limited);
+    let limits = Limits::new(&k, (p.window, p.cap));
     let caches = [p.keys, p.values];
 
     let shared_q = k.shared::<f32>(together * dims);
@@ -87,13 +97,24 @@ pub(crate) fn kernel(dims: u32, kv: CacheType, together: u32, target: Target) ->
     k.sync_threads();
 
     let rows = Rows { k: &k, caches, head_dim: p.head_dim, scales_at: p.scales_at };
-    let lanes = Lanes::new(&k, dims, together, lane, p.head_dim);
-    k.for_(share, pages, shares, |number: Reg<u32>| {
+    let lanes = Lanes::new(&k, dims, together, lane, p.head_dim, limits);
+    // The first position that the column sees, and the share's first page with such positions.
+    let seen = limits.map(|limits| limits.first(&k, positions));
+    let first_page = seen.map_or(share, |seen| {
+        let before = k.shr(seen, PAGE.trailing_zeros());
+        let rounds = k.div(k.add(k.sub(k.max(before, share), share), k.sub(shares, 1)), shares);
+        k.mad(rounds, shares, share)
+    });
+    k.for_(first_page, pages, shares, |number: Reg<u32>| {
         let page = page(&k, p.tables, p.table_pitch, own, number);
         let row = k.mul(k.mad(page, p.kv_heads, kv_head), PAGE);
-        let count = k.min(k.sub(positions, k.mul(number, PAGE)), PAGE);
+        let start = k.mul(number, PAGE);
+        let count = k.min(k.sub(positions, start), PAGE);
         let tile = k.mul(warp, 32u32);
-        k.if_(k.lt(tile, count), || lanes.add_tile(&rows, shared_q, (row, tile, count)));
+        let begin = seen.map(|seen| k.sub(k.max(seen, start), start));
+        let wanted =
+            begin.map_or(k.lt(tile, count), |begin| k.both(k.lt(tile, count), k.lt(begin, k.add(tile, 32))));
+        k.if_(wanted, || lanes.add_tile(&rows, shared_q, (row, tile, count), begin));
     });
     meeting.put(&k, (lane, warp), &lanes);
     let out = |i: u32| {
@@ -152,6 +173,7 @@ struct Lanes<'a> {
     own: Vec<Reg<u32>>,
     safe: Vec<Multiple>,
     heads: Vec<Head>,
+    limits: Option<Limits>,
 }
 
 /// Largest score, equal within the warp, sum of the lane's weights, and weighted sums of values.
@@ -162,27 +184,36 @@ struct Head {
 }
 
 impl<'a> Lanes<'a> {
-    fn new(k: &'a Kernel, dims: u32, together: u32, lane: Reg<u32>, head_dim: Multiple) -> Self {
+    fn new(
+        k: &'a Kernel,
+        dims: u32,
+        together: u32,
+        lane: Reg<u32>,
+        head_dim: Multiple,
+        limits: Option<Limits>,
+    ) -> Self {
         let own: Vec<Reg<u32>> = (0..dims).step_by(64).map(|d| k.mad(lane, 2u32, d)).collect();
         let last = k.sub(head_dim.reg(), 2);
         let safe = own.iter().map(|d| k.scale(k.shr(k.min(*d, last), 1), 2)).collect();
         let sums = || own.iter().map(|_| [k.var(0f32), k.var(0f32)]).collect();
         let head = |_| Head { max: k.var(LOWEST), total: k.var(0f32), sums: sums() };
         let heads = (0..together).map(head).collect();
-        Self { k, dims, lane, head_dim, own, safe, heads }
+        Self { k, dims, lane, head_dim, own, safe, heads, limits }
     }
 
-    /// Adds positions `tile` to `tile + 32`, as far as they are below `count`, of the page whose rows start
-    /// at `first`.
+    /// Adds positions `tile` to `tile + 32`, as far as they are below `count` and not before `begin`, of the
+    /// page whose rows start at `first`.
     fn add_tile(
         &self,
         rows: &Rows<'_>,
         q: Pointer<Shared, f32>,
         (first, tile, count): (Reg<u32>, Reg<u32>, Reg<u32>),
+        begin: Option<Reg<u32>>,
     ) {
         let k = self.k;
         let mine = k.add(tile, self.lane);
-        let (inside, newest) = (k.lt(mine, count), k.sub(count, 1));
+        let (below, newest) = (k.lt(mine, count), k.sub(count, 1));
+        let inside = begin.map_or(below, |begin| k.both(below, k.ge(mine, begin)));
         let row = k.add(first, k.min(mine, newest));
         let scores: Vec<Reg<f32>> = self.heads.iter().map(|_| k.var(0f32)).collect();
         let last = k.sub(k.shr(self.head_dim.reg(), 3), 1);
@@ -204,7 +235,7 @@ impl<'a> Lanes<'a> {
             .iter()
             .zip(scores)
             .map(|(head, score)| {
-                let score = k.select(inside, score, LOWEST);
+                let score = k.select(inside, Limits::apply(self.limits, k, score), LOWEST);
                 let higher = k.max(head.max, k.warp_max(score));
                 let weight = k.select(inside, k.exp2(k.sub(score, higher)), 0f32);
                 let shrink = k.exp2(k.sub(head.max, higher));

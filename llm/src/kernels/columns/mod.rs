@@ -6,6 +6,7 @@
 
 pub mod attention;
 pub mod chunks;
+pub mod experts;
 pub mod fragments;
 pub mod product;
 pub mod state;
@@ -17,16 +18,26 @@ use ptxgen::{Kernel, Target};
 use crate::cache::CacheType;
 use crate::kernels::format::Format;
 use crate::kernels::heads::HEAD_DIMS;
+use crate::model::architecture::Activation;
+
+/// The module with [`vectors`].
+pub const NAME: &str = "columns";
 
 /// All kernels but the products.
 pub(crate) fn vectors(target: Target) -> Vec<Kernel> {
-    let mut kernels = vec![vector::norm(target), vector::act(target), vector::argmax(target)];
-    kernels.extend([vector::choose(target), attention::merge(target)]);
+    let mut kernels = vec![vector::argmax(target), vector::choose(target), attention::merge(target)];
+    kernels.extend([false, true].map(|layer| vector::norm(layer, target)));
+    kernels.extend(Activation::ALL.map(|activation| vector::act(activation, target)));
+    kernels.extend([vector::add_position(target), experts::act(target)]);
     kernels.extend(Format::ALL.map(|format| vector::embed(format, target)));
     for kv in CacheType::ALL {
         kernels.push(vector::rope(kv, target));
-        let of_dims = |dims| [1, 4].map(|together| attention::kernel(dims, kv, together, target));
-        kernels.extend(HEAD_DIMS.into_iter().flat_map(of_dims));
+        for limited in [false, true] {
+            for together in attention::all_together(limited) {
+                let of_dims = |dims| attention::kernel(dims, kv, *together, limited, target);
+                kernels.extend(HEAD_DIMS.map(of_dims));
+            }
+        }
     }
     kernels
 }
@@ -34,6 +45,12 @@ pub(crate) fn vectors(target: Target) -> Vec<Kernel> {
 /// The products of every format.
 pub(crate) fn products(target: Target) -> Vec<Kernel> {
     let of_format = |format| product::SIZES.map(|size| product::kernel(format, size, target));
+    Format::ALL.into_iter().flat_map(of_format).collect()
+}
+
+/// The products of experts of every format.
+pub(crate) fn experts_products(target: Target) -> Vec<Kernel> {
+    let of_format = |format| product::SIZES.map(|size| product::experts(format, size, target));
     Format::ALL.into_iter().flat_map(of_format).collect()
 }
 

@@ -7,6 +7,9 @@
 //!
 //! With few columns the weights of the next tile are on their way while a tile is multiplied. With 32, whose
 //! sums take the registers for that, a tile takes far longer than its weights: other warps multiply meanwhile.
+//!
+//! Products with experts multiply each expert that a column has chosen with all columns, and store the sums of
+//! those columns: the weights are what takes time, and are read once.
 
 use ptxgen::{
     Accumulator, Cache, F16x2, Global, Kernel, Multiple, Pointer, Pred, Ptr, Reg, Shared, Special, Target,
@@ -14,6 +17,7 @@ use ptxgen::{
 };
 
 use crate::kernels::columns::fragments::{self, FACTORS_AT, GROUP, SUMS_AT};
+use crate::kernels::columns::state::{NONE, WORDS};
 use crate::kernels::columns::unpack::{Raw, eight};
 use crate::kernels::format::{Format, TILE_COLS, TILE_ROWS};
 use crate::kernels::links::after_previous;
@@ -73,58 +77,72 @@ pub(crate) fn kernel(format: Format, columns: u32, target: Target) -> Kernel {
     k.max_threads(THREADS);
     k.min_blocks_per_sm(BLOCKS);
     let p = ColumnsProduct::declare(&k, format);
-
-    let (tid, share) = (k.special(Special::TidX), k.special(Special::CtaidY));
-    let (lane, warp) = (k.and(tid, 31), k.shr(tid, 5));
-    let tiles = k.shr(k.add(p.cols.reg(), TILE_COLS - 1), TILE_COLS.trailing_zeros());
+    let share = k.special(Special::CtaidY);
+    let product = Product::new(&k, (format, columns), [p.weights, p.x], (p.rows, p.cols));
     let begin = k.mul(share, p.share);
-    let end = k.min(k.add(begin, p.share), tiles);
-    let meeting = Meeting::new(&k, columns);
-    let all_tiles = k.shr(k.add(p.rows, TILE_ROWS - 1), TILE_ROWS.trailing_zeros());
-    let product = Product {
-        k: &k,
-        format,
-        columns,
-        weights: p.weights,
-        x: p.x,
-        rows: p.rows,
-        cols: p.cols.reg(),
-        lane,
-        tiles,
-        all_tiles,
-    };
+    let end = k.min(k.add(begin, p.share), product.tiles);
+    let out = k.row(p.out, k.mul(share, columns), p.pitch);
+    product.run(
+        (begin, end),
+        || after_previous(&k, target),
+        |column| (k.lt(column, columns), k.row(out, column, p.pitch)),
+    );
+    k
+}
 
-    let raw = format.is_quantized().then(|| Raw::new(&k, format));
-    let sums = product.sums();
-    let (row, tile) = (k.var(k.special(Special::CtaidX)), k.var(k.add(begin, warp)));
-    // The first weights are on their way before the columns are there.
-    product.load(raw.as_ref(), row, tile, end);
+/// Name of the kernel for experts.
+pub fn experts_name(format: Format, columns: u32) -> String {
+    format!("columns_experts_{}_{columns}", format.suffix())
+}
+
+/// The grid for `rows` rows of each of `experts` experts.
+pub fn experts_grid(rows: u32, experts: u32, sm_count: u32) -> [u32; 3] {
+    [rows.div_ceil(TILE_ROWS).min((BLOCKS * sm_count / experts).max(1)), experts, 1]
+}
+
+kernel_params! {
+    /// `columns_experts_SUFFIX_N`: `out[c][s][r]` is the product of row r, of `rows`, of the expert that column c
+    /// has chosen as number s, with the column. Weights of an expert begin at multiples of `weights_apart`
+    /// bytes, its columns at multiples of `x_apart`, or 0; `out[c][s]` are `pitch` values apart. An expert that
+    /// no column has chosen is not read. Grid: [`experts_grid`].
+    pub struct ExpertsProduct(format: Format) {
+        weights: Ptr<u8, 16>, x: Ptr<u8, 16>, state: Ptr<u32, 16>, chosen: Ptr<u32, 4>, out: Ptr<f32, 4>,
+        rows: u32, cols: Multiple = format.block(), pitch: u32, used: u32,
+        weights_apart: Multiple = 16, x_apart: Multiple = 16,
+    }
+}
+
+pub(crate) fn experts(format: Format, columns: u32, target: Target) -> Kernel {
+    let k = Kernel::new(&experts_name(format, columns));
+    k.max_threads(THREADS);
+    k.min_blocks_per_sm(BLOCKS);
+    let p = ExpertsProduct::declare(&k, format);
+    let expert = k.special(Special::CtaidY);
     after_previous(&k, target);
-    let load_next = || k.if_(k.lt(row, all_tiles), || product.load(raw.as_ref(), row, tile, end));
-    k.loop_(|l| {
-        k.break_if(l, k.ge(row, all_tiles));
-        let ahead = loads_ahead(columns);
-        let held = raw.as_ref().filter(|_| ahead).map(|raw| raw.copied(&k));
-        let (row_here, tile_here) = (k.var(row), k.var(tile));
-        k.add_to(tile, WARPS);
-        // The same for all warps, whose last tile may be past the end.
-        let last = k.ge(k.sub(tile, warp), end);
-        k.set(tile, k.select(last, k.add(begin, warp), tile));
-        k.set(row, k.select(last, k.add(row, k.special(Special::NctaidX)), row));
-        if ahead {
-            load_next();
-        }
-        let here = held.as_ref().or(raw.as_ref());
-        k.if_(k.lt(tile_here, end), || product.multiply(here, row_here, tile_here, &sums));
-        if !ahead {
-            load_next();
-        }
-        k.if_(last, || {
-            meeting.put(&k, (lane, warp), &sums);
-            let to = k.row(p.out, k.mul(share, columns), p.pitch);
-            meeting.store(&k, tid, (k.mul(row_here, TILE_ROWS), p.rows), (to, p.pitch));
+    // A lane looks at a column, in each warp.
+    let lane = k.special(Special::LaneId);
+    let (entry, column) = (k.var(NONE), k.min(lane, columns - 1));
+    let position = k.load(k.at_stride(p.state, column, 4 * WORDS).plus(1));
+    k.if_(k.ne(position, NONE), || {
+        let first = k.mul(column, p.used);
+        k.for_(first, k.add(first, p.used), 1u32, |at: Reg<u32>| {
+            let found = k.load_with(k.at(p.chosen, at), 1, Cache::Default)[0];
+            k.set(entry, k.select(k.eq(found, expert), at, entry));
         });
     });
+    k.exit_if(k.eq(k.ballot(k.ne(entry, NONE)), 0));
+    let weights = k.row(p.weights, expert, p.weights_apart);
+    let x = k.row(p.x, expert, p.x_apart);
+    let product = Product::new(&k, (format, columns), [weights, x], (p.rows, p.cols));
+    let tiles = product.tiles;
+    product.run(
+        (k.var(0u32), tiles),
+        || (),
+        |column| {
+            let entry = k.broadcast(entry, column);
+            (k.both(k.lt(column, columns), k.ne(entry, NONE)), k.row(p.out, entry, p.pitch))
+        },
+    );
     k
 }
 
@@ -145,7 +163,63 @@ struct Product<'a> {
     all_tiles: Reg<u32>,
 }
 
-impl Product<'_> {
+impl<'a> Product<'a> {
+    fn new(
+        k: &'a Kernel,
+        (format, columns): (Format, u32),
+        [weights, x]: [Pointer<Global, u8>; 2],
+        (rows, cols): (Reg<u32>, Multiple),
+    ) -> Self {
+        let tiles = k.shr(k.add(cols.reg(), TILE_COLS - 1), TILE_COLS.trailing_zeros());
+        let all_tiles = k.shr(k.add(rows, TILE_ROWS - 1), TILE_ROWS.trailing_zeros());
+        let lane = k.and(k.special(Special::TidX), 31);
+        Self { k, format, columns, weights, x, rows, cols: cols.reg(), lane, tiles, all_tiles }
+    }
+
+    /// Multiplies tiles `begin` to `end` of the rows of this block with the columns, which are there after
+    /// `wait`. `to` is whether a column's sums are stored, and where.
+    fn run(
+        &self,
+        (begin, end): (Reg<u32>, Reg<u32>),
+        wait: impl FnOnce(),
+        to: impl Fn(Reg<u32>) -> (Pred, Pointer<Global, f32>),
+    ) {
+        let (k, lane, all_tiles) = (self.k, self.lane, self.all_tiles);
+        let tid = k.special(Special::TidX);
+        let warp = k.shr(tid, 5);
+        let meeting = Meeting::new(k, self.columns);
+        let raw = self.format.is_quantized().then(|| Raw::new(k, self.format));
+        let sums = self.sums();
+        let (row, tile) = (k.var(k.special(Special::CtaidX)), k.var(k.add(begin, warp)));
+        // The first weights are on their way before the columns are there.
+        self.load(raw.as_ref(), row, tile, end);
+        wait();
+        let load_next = || k.if_(k.lt(row, all_tiles), || self.load(raw.as_ref(), row, tile, end));
+        k.loop_(|l| {
+            k.break_if(l, k.ge(row, all_tiles));
+            let ahead = loads_ahead(self.columns);
+            let held = raw.as_ref().filter(|_| ahead).map(|raw| raw.copied(k));
+            let (row_here, tile_here) = (k.var(row), k.var(tile));
+            k.add_to(tile, WARPS);
+            // The same for all warps, whose last tile may be past the end.
+            let last = k.ge(k.sub(tile, warp), end);
+            k.set(tile, k.select(last, k.add(begin, warp), tile));
+            k.set(row, k.select(last, k.add(row, k.special(Special::NctaidX)), row));
+            if ahead {
+                load_next();
+            }
+            let here = held.as_ref().or(raw.as_ref());
+            k.if_(k.lt(tile_here, end), || self.multiply(here, row_here, tile_here, &sums));
+            if !ahead {
+                load_next();
+            }
+            k.if_(last, || {
+                meeting.put(k, (lane, warp), &sums);
+                meeting.store(k, tid, (k.mul(row_here, TILE_ROWS), self.rows), &to);
+            });
+        });
+    }
+
     const fn groups(&self) -> u32 {
         self.columns / GROUP
     }
@@ -272,24 +346,26 @@ impl Meeting {
         }
     }
 
-    /// Adds the sums of all warps in their order, and stores those of rows from `first` on, below `rows`.
+    /// Adds the sums of all warps in their order, and stores those of rows from `first` on, below `rows`, where
+    /// `to` says.
     fn store(
         &self,
         k: &Kernel,
         tid: Reg<u32>,
         (first, rows): (Reg<u32>, Reg<u32>),
-        (out, pitch): (Pointer<Global, f32>, Reg<u32>),
+        to: impl Fn(Reg<u32>) -> (Pred, Pointer<Global, f32>),
     ) {
         k.sync_threads();
         for round in 0..(self.columns * TILE_ROWS).div_ceil(THREADS) {
             let index = k.add(tid, THREADS * round);
             let (own, column) = (k.and(index, TILE_ROWS - 1), k.shr(index, TILE_ROWS.trailing_zeros()));
             let row = k.add(first, own);
-            k.if_(k.both(k.lt(row, rows), k.lt(column, self.columns)), || {
+            let (wanted, out) = to(column);
+            k.if_(k.both(k.lt(row, rows), wanted), || {
                 let from = k.at(k.at_stride(self.values, column, 4 * Self::PITCH), own);
                 let of_warp = |warp: u32| k.load(from.plus((warp * self.columns * Self::PITCH).into()));
                 let sum = (1..WARPS).fold(of_warp(0), |sum, warp| k.add(sum, of_warp(warp)));
-                k.store(k.at(k.row(out, column, pitch), row), sum);
+                k.store(k.at(out, row), sum);
             });
         }
         k.sync_threads();

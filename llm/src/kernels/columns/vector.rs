@@ -1,19 +1,23 @@
-//! The vector operations of a batch step: embedding, norms, rotary positions and the write into
-//! the cache, SiLU, the choice of tokens. A block takes a column or a part of one.
+//! The vector operations of a batch step: embedding, positions, norms, rotation and the write into the cache,
+//! activations, the choice of tokens. A block takes a column or a part of one.
 
 use half::f16;
-use ptxgen::{Cache, Global, Kernel, Late, Multiple, Pointer, Ptr, Reg, Special, Target, kernel_params};
+use ptxgen::{
+    Cache, Global, Kernel, Late, Multiple, Pointer, Ptr, Reg, Shared, Special, Target, kernel_params,
+};
 
 use crate::cache::{BLOCK, CacheType};
-use crate::kernels::activation::silu_times;
+use crate::kernels::activation::{gelu, silu_times};
 use crate::kernels::cache::store_pair;
 use crate::kernels::columns::fragments::{place, store};
 use crate::kernels::columns::state::{NONE, PAGE, WORDS, column, page};
 use crate::kernels::format::{Format, TILE_COLS};
 use crate::kernels::inverse_root::inverse_root;
+use crate::kernels::layers::sum::block_sum;
 use crate::kernels::links::after_previous;
 use crate::kernels::rotation::rotate;
 use crate::kernels::state::{block_best, take_better, warp_best};
+use crate::model::architecture::Activation;
 
 /// Threads of a block of all kernels here but `columns_norm` and `columns_choose`.
 pub const THREADS: u32 = 128;
@@ -22,7 +26,7 @@ pub const NORM_THREADS: u32 = 512;
 /// Blocks of a column of `columns_argmax`.
 pub const ARGMAX_BLOCKS: u32 = 32;
 /// Values of a lane where a warp has a tile.
-const OWN: u32 = TILE_COLS / 32;
+pub(super) const OWN: u32 = TILE_COLS / 32;
 
 /// Blocks of a column where each warp takes a tile of `len` values.
 pub const fn tile_blocks(len: u32) -> u32 {
@@ -79,57 +83,85 @@ impl Sums {
     }
 }
 
-fn zeros(k: &Kernel) -> Vec<Reg<f32>> {
+pub(super) fn zeros(k: &Kernel) -> Vec<Reg<f32>> {
     (0..OWN).map(|_| k.var(0f32)).collect()
 }
 
 kernel_params! {
     /// `columns_norm`: adds the sums of the previous product to the residual stream `x` (f32,
-    /// `[column][len]`), and writes its RMS norm as fragments. Grid: `[columns]`.
-    pub struct Norm {
+    /// `[column][len]`), and writes its RMS norm as fragments. `columns_layer_norm` writes its layer norm, and
+    /// takes a `bias`. Grid: `[columns]`.
+    pub struct Norm(layer: bool) {
         state: Ptr<u32, 16>, x: Ptr<f32, 16>, sums: Ptr<f32, 16>, weight: Ptr<f32, 16>, out: Ptr<u8, 16>,
         len: Multiple = OWN, eps: f32, shares: u32, columns: u32,
+        bias: Option<Ptr<f32, 16>> = layer.then_some(()),
     }
 }
 
-pub(crate) fn norm(target: Target) -> Kernel {
-    let k = Kernel::new("columns_norm");
+/// Name of the kernel for layer norms or RMS norms.
+pub const fn norm_name(layer: bool) -> &'static str {
+    if layer { "columns_layer_norm" } else { "columns_norm" }
+}
+
+pub(crate) fn norm(layer: bool, target: Target) -> Kernel {
+    let k = Kernel::new(norm_name(layer));
     k.max_threads(NORM_THREADS);
-    let p = Norm::declare(&k);
+    let p = Norm::declare(&k, layer);
     let sums = Sums { values: p.sums, shares: p.shares, columns: p.columns, pitch: p.len };
     let warps = NORM_THREADS / 32;
-    let partial = k.shared::<f32>(warps);
     let (tid, number) = (k.special(Special::TidX), k.special(Special::CtaidX));
     let (lane, warp) = (k.and(tid, 31), k.shr(tid, 5));
+    let partials = [Some(()), p.bias.map(|_| ())].map(|some| some.map(|()| k.shared::<f32>(warps)));
+    let mean_of = |partial: Option<Pointer<Shared, f32>>, own: Reg<f32>| {
+        let sum = partial.map_or(own, |partial| block_sum(&k, partial, (tid, NORM_THREADS), own));
+        k.div(sum, k.convert::<u32, f32>(p.len.reg()))
+    };
     column(&k, target, p.state, number);
     let x = k.row(p.x, number, p.len);
     let tiles = k.shr(k.add(p.len.reg(), TILE_COLS - 1), TILE_COLS.trailing_zeros());
     let own = |tile: Reg<u32>| k.sum(k.scale(tile, TILE_COLS), k.scale(lane, OWN));
-    let squares = k.var(0f32);
+    // The values themselves for a mean, or their squares.
+    let sum = k.var(0f32);
     k.for_(warp, tiles, warps, |tile: Reg<u32>| {
         let at = own(tile);
         k.if_(k.lt(at.reg(), p.len.reg()), || {
             let values = k.load_with(k.at(x, at), OWN, Cache::Default);
             sums.add(&k, number, at, &values);
             k.store_n(k.at(x, at), &values);
-            values.iter().for_each(|v| k.mad_to(squares, *v, *v, squares));
+            values.iter().for_each(|v| if layer { k.add_to(sum, *v) } else { k.mad_to(sum, *v, *v, sum) });
         });
     });
-    let sum = k.warp_sum(squares);
-    k.if_(k.eq(lane, 0), || k.store(k.at(partial, warp), sum));
-    k.sync_threads();
-    let partials = k.load_with(partial, warps, Cache::Default);
-    let sum = partials.into_iter().reduce(|a, b| k.add(a, b)).unwrap_or(sum);
-    let mean = k.div(sum, k.convert::<u32, f32>(p.len.reg()));
-    let scale = inverse_root(&k, mean, p.eps);
+    let first = mean_of(partials[0], sum);
+    // A mean that is large against the deviation costs no digits.
+    let mean = layer.then_some(first);
+    let off = |values: Vec<Reg<f32>>| -> Vec<Reg<f32>> {
+        values.into_iter().map(|value| mean.map_or(value, |mean| k.sub(value, mean))).collect()
+    };
+    let squares = match layer {
+        false => first,
+        true => {
+            let squares = k.var(0f32);
+            k.for_(warp, tiles, warps, |tile: Reg<u32>| {
+                let at = own(tile);
+                k.if_(k.lt(at.reg(), p.len.reg()), || {
+                    let values = off(k.load_with(k.at(x, at), OWN, Cache::Default));
+                    values.iter().for_each(|v| k.mad_to(squares, *v, *v, squares));
+                });
+            });
+            mean_of(partials[1], squares)
+        }
+    };
+    let scale = inverse_root(&k, squares, p.eps);
     k.for_(warp, tiles, warps, |tile: Reg<u32>| {
         let (at, values) = (own(tile), zeros(&k));
         k.if_(k.lt(at.reg(), p.len.reg()), || {
-            let own = k.load_with(k.at(x, at), OWN, Cache::Default);
+            let own = off(k.load_with(k.at(x, at), OWN, Cache::Default));
             let weights = k.load_with(k.at(p.weight, at), OWN, Cache::ReadOnly);
             for ((value, own), weight) in values.iter().zip(own).zip(weights) {
                 k.set(*value, k.mul(k.mul(own, scale), weight));
             }
+            let bias = p.bias.map(|bias| k.load_with(k.at(bias, at), OWN, Cache::ReadOnly));
+            values.iter().zip(bias.iter().flatten()).for_each(|(value, bias)| k.add_to(*value, *bias));
         });
         let columns = k.special(Special::NctaidX);
         store(&k, place(&k, p.out, number, (tile, columns)), number, lane, &values);
@@ -139,18 +171,29 @@ pub(crate) fn norm(target: Target) -> Kernel {
 
 kernel_params! {
     /// `columns_act`: `silu(gate) · up` as fragments; `sums` have `len` gate values, then as many up values.
-    /// Grid: `[tile_blocks(len), columns]`.
-    pub struct Act {
+    /// `columns_act_gelu_gate`: `gelu(gate) · up`. `columns_act_gelu`: `gelu(up + bias)`; `sums` have `len`
+    /// values. Grid: `[tile_blocks(len), columns]`.
+    pub struct Act(activation: Activation) {
         state: Ptr<u32, 16>, sums: Ptr<f32, 16>, out: Ptr<u8, 16>,
         len: Multiple = OWN, shares: Late<u32>, columns: Late<u32>,
+        bias: Option<Ptr<f32, 16>> = (!activation.is_gated()).then_some(()),
     }
 }
 
-pub(crate) fn act(target: Target) -> Kernel {
-    let k = Kernel::new("columns_act");
+/// Name of the kernel for an activation.
+pub const fn act_name(activation: Activation) -> &'static str {
+    match activation {
+        Activation::SiluGate => "columns_act",
+        Activation::GeluGate => "columns_act_gelu_gate",
+        Activation::Gelu => "columns_act_gelu",
+    }
+}
+
+pub(crate) fn act(activation: Activation, target: Target) -> Kernel {
+    let k = Kernel::new(act_name(activation));
     k.max_threads(THREADS);
-    let p = Act::declare(&k);
-    let pitch = k.scale(p.len, 2);
+    let p = Act::declare(&k, activation);
+    let pitch = if activation.is_gated() { k.scale(p.len, 2) } else { p.len };
     let sums = Sums { values: p.sums, shares: p.shares.load(&k), columns: p.columns.load(&k), pitch };
     let (tid, number) = (k.special(Special::TidX), k.special(Special::CtaidY));
     let (lane, warp) = (k.and(tid, 31), k.shr(tid, 5));
@@ -160,15 +203,47 @@ pub(crate) fn act(target: Target) -> Kernel {
     k.exit_if(k.ge(tile, tiles));
     let (at, values) = (k.sum(k.scale(tile, TILE_COLS), k.scale(lane, OWN)), zeros(&k));
     k.if_(k.lt(at.reg(), p.len.reg()), || {
-        let (gate, up) = (zeros(&k), zeros(&k));
-        sums.add(&k, number, at, &gate);
+        let first =
+            p.bias.map_or_else(|| zeros(&k), |bias| k.load_with(k.at(bias, at), OWN, Cache::ReadOnly));
+        sums.add(&k, number, at, &first);
+        if !activation.is_gated() {
+            values.iter().zip(first).for_each(|(value, up)| k.set(*value, gelu(&k, up)));
+            return;
+        }
+        let up = zeros(&k);
         sums.add(&k, number, k.sum(at, p.len), &up);
-        for ((value, gate), up) in values.iter().zip(gate).zip(up) {
-            k.set(*value, silu_times(&k, gate, up));
+        for ((value, gate), up) in values.iter().zip(first).zip(up) {
+            let activated = match activation {
+                Activation::SiluGate => silu_times(&k, gate, up),
+                Activation::GeluGate | Activation::Gelu => k.mul(gelu(&k, gate), up),
+            };
+            k.set(*value, activated);
         }
     });
     let columns = k.special(Special::NctaidY);
     store(&k, place(&k, p.out, number, (tile, columns)), number, lane, &values);
+    k
+}
+
+kernel_params! {
+    /// `columns_position`: adds the vector of its position to the residual stream of each column. Positions
+    /// past the last one of `rows` have its vector. Grid: `[len / THREADS, columns]`.
+    pub struct AddPosition {
+        state: Ptr<u32, 16>, positions: Ptr<f32, 16>, x: Ptr<f32, 16>,
+        len: Multiple = 16, rows: u32,
+    }
+}
+
+pub(crate) fn add_position(target: Target) -> Kernel {
+    let k = Kernel::new("columns_position");
+    k.max_threads(THREADS);
+    let p = AddPosition::declare(&k);
+    let i = k.mad(k.special(Special::CtaidX), THREADS, k.special(Special::TidX));
+    let own = column(&k, target, p.state, k.special(Special::CtaidY));
+    k.exit_if(k.ge(i, p.len.reg()));
+    let vector = k.row(p.positions, k.min(own.position, k.sub(p.rows, 1)), p.len);
+    let to = k.at(k.row(p.x, own.number, p.len), i);
+    k.store(to, k.add(k.load_with(to, 1, Cache::Default)[0], k.load(k.at(vector, i))));
     k
 }
 

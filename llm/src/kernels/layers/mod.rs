@@ -9,7 +9,7 @@ pub mod heads;
 pub mod layer_norm;
 pub mod post_norm;
 pub mod rows;
-mod sum;
+pub(crate) mod sum;
 
 use ptxgen::Kernel;
 

@@ -4,7 +4,7 @@ use ptxgen::{Cache, Kernel, Pointer, Reg, Shared};
 
 /// The sum of `value` over a block of `threads` threads, in all of them; `partial` has a word per warp, which
 /// nothing else uses.
-pub(super) fn block_sum(
+pub(crate) fn block_sum(
     k: &Kernel,
     partial: Pointer<Shared, f32>,
     (tid, threads): (Reg<u32>, u32),
