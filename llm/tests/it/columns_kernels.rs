@@ -8,7 +8,7 @@ use ga10b_llm::kernels::columns::product::{self, SIZES};
 use ga10b_llm::kernels::columns::state::{NONE, WORDS};
 use ga10b_llm::kernels::columns::vector;
 use ga10b_llm::kernels::format::Format;
-use hcq::{Args, Buffer, LaunchConfig};
+use hcq::{Buffer, LaunchConfig};
 use proptest::prelude::*;
 
 use crate::device::{Random, config, dequantized, dot, floats, formats, launch, matrix, read, upload, words};
@@ -31,10 +31,10 @@ fn columns(values: &[Vec<f32>], size: usize) -> Buffer {
     let out = upload(&vec![0; fragments::bytes(size as u32, len as u32) as usize]);
     let state = state(size, |c| c < values.len());
     assert_eq!(state.len(), 4 * u64::from(WORDS) * size as u64);
-    let args = Args::new().buffer(&state).buffer(&floats(&sums)).buffer(&out);
-    let args = args.u32(len as u32).u32(1).u32(size as u32);
-    let grid = (vector::tile_blocks(len as u32), size as u32);
-    launch("columns", "columns_act", LaunchConfig::new(grid, vector::THREADS), &args);
+    let (len, columns) = (len as u32, size as u32);
+    let args = vector::Act { state: &state, sums: &floats(&sums), out: &out, len, shares: 1, columns };
+    let grid = (vector::tile_blocks(len), columns);
+    launch("columns", "columns_act", LaunchConfig::new(grid, vector::THREADS), args);
     out
 }
 
@@ -50,10 +50,11 @@ fn multiply(m: &Matrix<'_>, values: &[Vec<f32>], size: u32, shares: u32, sm_coun
     let (rows, cols) = (m.rows as u32, m.cols as u32);
     let count = (shares * size * rows) as usize;
     let out = floats(&vec![7.5; count + 3]);
-    let args = matrix(m.format, m.cols, m.blocks).buffer(&columns(values, size as usize)).buffer(&out);
-    let args = args.u32(rows).u32(cols).u32(rows).u32(product::share_tiles(cols, shares));
+    let (weights, x) = (&matrix(m.format, m.cols, m.blocks), &columns(values, size as usize));
+    let share = product::share_tiles(cols, shares);
+    let args = product::ColumnsProduct { weights, x, out: &out, rows, cols, pitch: rows, share };
     let config = LaunchConfig::new(product::grid(rows, shares, sm_count), product::THREADS);
-    launch("columns_product", &product::kernel_name(m.format, size), config, &args);
+    launch("columns_product", &product::kernel_name(m.format, size), config, args);
     let found = read(&out, count + 3);
     assert_eq!(found[count..], [7.5; 3], "written past the end");
     found[..count].to_vec()

@@ -7,11 +7,13 @@ use ga10b_llm::gguf::{GgmlType, TensorView};
 use ga10b_llm::kernels::committed::cubin;
 use ga10b_llm::kernels::format::Format;
 use ga10b_llm::kernels::pack::pack;
+use ga10b_llm::kernels::prompt::chunk::{COUNT_AT, TOKENS_AT};
 use ga10b_llm::kernels::rotation::turns;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
-use hcq::{Args, Buffer, Device, LaunchConfig, Plain};
+use hcq::{Buffer, Device, LaunchConfig, Plain};
 use proptest::prelude::*;
+use ptxgen::Params;
 
 fn device() -> &'static Device {
     static DEVICE: OnceLock<Device> = OnceLock::new();
@@ -19,13 +21,13 @@ fn device() -> &'static Device {
 }
 
 /// Launches one kernel and waits for it.
-pub fn launch(module: &str, kernel: &str, config: LaunchConfig, args: &Args) {
+pub fn launch<'a>(module: &str, kernel: &str, config: LaunchConfig, args: impl Params<Address = &'a Buffer>) {
     let device = device();
     let cubin = cubin(device.info().sm_number(), module).unwrap();
     let kernel = device.load(cubin).unwrap().kernel(kernel).unwrap();
     let mut queue = device.queue().unwrap();
     // SAFETY: the tests size every buffer for the shapes they pass.
-    unsafe { queue.launch(&kernel, config, args) }.unwrap();
+    unsafe { queue.launch(&kernel, config, &args.args()) }.unwrap();
     queue.submit().unwrap().wait(Duration::from_secs(300)).unwrap();
 }
 
@@ -50,6 +52,14 @@ pub fn halves(values: &[f16]) -> Buffer {
 
 pub fn words(values: &[u32]) -> Buffer {
     numbers(values)
+}
+
+/// A chunk of a prompt, with `tokens` from position `start` on.
+pub fn chunk(start: usize, tokens: &[u32]) -> Buffer {
+    let mut state = vec![0; TOKENS_AT as usize];
+    (state[0], state[COUNT_AT as usize]) = (start as u32, tokens.len() as u32);
+    state.extend(tokens);
+    words(&state)
 }
 
 /// Rotation of each of `half_dim` pairs per position, in radians.
@@ -134,11 +144,11 @@ impl Random {
     }
 }
 
-/// The first argument of kernels that read a matrix with rows of `cols` values.
-pub fn matrix(format: Format, cols: usize, blocks: &[u8]) -> Args {
+/// A matrix with rows of `cols` values, as kernels read it.
+pub fn matrix(format: Format, cols: usize, blocks: &[u8]) -> Buffer {
     let mut packed = Vec::new();
     pack(format, cols as u32, blocks, &mut packed);
-    Args::new().buffer(&upload(&packed))
+    upload(&packed)
 }
 
 /// The values of a matrix, row after row.

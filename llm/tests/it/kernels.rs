@@ -3,24 +3,30 @@
 //! Runs on the device that `HCQ_DEVICE` names, else on the software one.
 
 use ga10b_llm::gguf::GgmlType;
+use ga10b_llm::kernels::format::Format;
 use ga10b_llm::kernels::limits::infix;
 use ga10b_llm::kernels::operations::attention::{self, partial_words};
 use ga10b_llm::kernels::operations::matvec::{self, Epilogue};
 use ga10b_llm::kernels::operations::striped::striped;
 use ga10b_llm::kernels::operations::token::{self, ARGMAX_BLOCKS, embed_blocks};
-use ga10b_llm::kernels::operations::{norm, rope};
+use ga10b_llm::kernels::operations::{norm, quantized_attention, rope};
 use ga10b_llm::kernels::state::TOKENS_AT;
 use half::f16;
-use hcq::{Args, Buffer, Extent3, LaunchConfig};
+use hcq::{Buffer, LaunchConfig};
 use proptest::prelude::*;
 
 use crate::device::{
-    self, Random, attended, config, dot, floats, formats, frequencies, halves, is_q8_0_of, limits, matrix,
-    nmse, q8_0, q8_0_row, q8_0_values, read, read_bytes, read_halves, steps, turned, upload, words,
+    self, Random, attended, config, dot, floats, formats, frequencies, halves, is_q8_0_of, launch, limits,
+    matrix, nmse, q8_0, q8_0_row, q8_0_values, read, read_bytes, read_halves, steps, turned, upload, words,
 };
 
-fn launch(module: &str, kernel: &str, grid: impl Into<Extent3>, block: u32, args: &Args) {
-    device::launch(module, kernel, LaunchConfig::new(grid, block), args);
+/// Multiplies a matrix of `rows` rows by `x`.
+fn multiply(format: Format, epilogue: Epilogue, blocks: &[u8], x: &[f32], out: &Buffer, rows: usize) {
+    let (shape, rows, cols) = (matvec::Shape::default(), rows as u32, x.len() as u32);
+    let (weights, x) = (&matrix(format, x.len(), blocks), &floats(&stripe(x)));
+    let args = matvec::Matvec { weights, x, out, rows, cols };
+    let name = shape.kernel_name(format, epilogue);
+    launch(format.suffix(), &name, LaunchConfig::new(shape.blocks(epilogue, rows), shape.threads()), args);
 }
 
 fn stripe(x: &[f32]) -> Vec<f32> {
@@ -53,12 +59,7 @@ proptest! {
         let x = random.values(cols);
         let before = random.values(rows + 3);
         let out = floats(&before);
-        let epilogue = if add { Epilogue::Add } else { Epilogue::Store };
-        let args = matrix(format, cols, &data).buffer(&floats(&stripe(&x))).buffer(&out);
-        let args = args.u32(rows as u32).u32(cols as u32);
-        let shape = matvec::Shape::default();
-        let name = shape.kernel_name(format, epilogue);
-        launch(format.suffix(), &name, shape.blocks(epilogue, rows as u32), shape.threads(), &args);
+        multiply(format, if add { Epilogue::Add } else { Epilogue::Store }, &data, &x, &out, rows);
         let found = read(&out, rows + 3);
         let weights = dequantized(format.ty(), &data, rows, cols);
         let wanted: Vec<f64> = weights
@@ -82,11 +83,7 @@ proptest! {
         let data = random.blocks(format, 2 * rows * cols, true);
         let x = random.values(cols);
         let out = floats(&vec![0.0; rows]);
-        let args = matrix(format, cols, &data).buffer(&floats(&stripe(&x))).buffer(&out);
-        let args = args.u32(rows as u32).u32(cols as u32);
-        let shape = matvec::Shape::default();
-        let name = shape.kernel_name(format, Epilogue::Gate);
-        launch(format.suffix(), &name, shape.blocks(Epilogue::Gate, rows as u32), shape.threads(), &args);
+        multiply(format, Epilogue::Gate, &data, &x, &out, rows);
         let weights = dequantized(format.ty(), &data, 2 * rows, cols);
         let wanted: Vec<f64> =
             (0..rows).map(|r| silu(dot(&weights[r], &x)) * dot(&weights[rows + r], &x)).collect();
@@ -106,9 +103,10 @@ proptest! {
         state[0] = position as u32;
         state[TOKENS_AT as usize + position] = token as u32;
         let out = floats(&vec![0.0; cols]);
-        let args = matrix(format, cols, &data).buffer(&words(&state)).buffer(&out).u32(rows as u32).u32(cols as u32);
-        let blocks = embed_blocks(format, cols as u32);
-        launch(format.suffix(), &format!("embed_{}", format.suffix()), blocks, token::THREADS, &args);
+        let (weights, state) = (&matrix(format, cols, &data), &words(&state));
+        let args = token::Embed { weights, state, out: &out, rows: rows as u32, cols: cols as u32 };
+        let config = LaunchConfig::new(embed_blocks(format, args.cols), token::THREADS);
+        launch(format.suffix(), &format!("embed_{}", format.suffix()), config, args);
         let wanted = dequantized(format.ty(), &data, rows, cols);
         prop_assert_eq!(&read(&out, cols), &wanted[token]);
     }
@@ -119,8 +117,8 @@ proptest! {
         let (len, eps) = (16 * len, 1e-5f32);
         let (x, weight) = (random.values(len), random.values(len));
         let out = floats(&vec![0.0; len]);
-        let args = Args::new().buffer(&floats(&x)).buffer(&floats(&weight)).buffer(&out).u32(len as u32).f32(eps);
-        launch("vector", "rmsnorm", 1, norm::THREADS, &args);
+        let args = norm::RmsNorm { x: &floats(&x), weight: &floats(&weight), out: &out, len: len as u32, eps };
+        launch("vector", "rmsnorm", LaunchConfig::new(1, norm::THREADS), args);
         let scale = 1.0 / (dot(&x, &x) / len as f64 + f64::from(eps)).sqrt();
         let wanted: Vec<f64> = x.iter().zip(&weight).map(|(x, w)| f64::from(*x) * scale * f64::from(*w)).collect();
         prop_assert!(nmse(&unstripe(&read(&out, len)), &wanted) < 1e-12);
@@ -133,8 +131,9 @@ proptest! {
         let (gate, up) = (random.values(len), random.values(len));
         let gate: Vec<f32> = gate.iter().map(|g| 30.0 * g).collect();
         let out = floats(&vec![0.0; len]);
-        let args = Args::new().buffer(&floats(&gate)).buffer(&floats(&up)).buffer(&out).u32(len as u32);
-        launch("vector", "silu_mul", (len as u32).div_ceil(norm::SILU_THREADS), norm::SILU_THREADS, &args);
+        let args = norm::SiluMul { gate: &floats(&gate), up: &floats(&up), out: &out, len: len as u32 };
+        let config = LaunchConfig::new(args.len.div_ceil(norm::SILU_THREADS), norm::SILU_THREADS);
+        launch("vector", "silu_mul", config, args);
         let wanted: Vec<f64> = gate.iter().zip(&up).map(|(g, u)| silu(f64::from(*g)) * f64::from(*u)).collect();
         prop_assert!(nmse(&unstripe(&read(&out, len)), &wanted) < 1e-12);
     }
@@ -153,11 +152,13 @@ proptest! {
         let qkv = random.values((heads + 2 * kv_heads) * dim);
         let cache = || upload(&vec![0; 2 * kv_heads * context * dim]);
         let (buffer, keys, values) = (floats(&qkv), cache(), cache());
-        let args = Args::new().buffer(&buffer).buffer(&steps(&frequencies)).buffer(&words(&[at as u32, 0, 0, 0]));
-        let args = args.buffer(&keys).buffer(&values);
-        let args = args.u32(heads as u32).u32(kv_heads as u32).u32(half_dim as u32).u32(context as u32);
+        let args = rope::RopeCache {
+            qkv: &buffer, turns: &steps(&frequencies), state: &words(&[at as u32, 0, 0, 0]),
+            keys: &keys, values: &values, heads: heads as u32, kv_heads: kv_heads as u32,
+            half_dim: half_dim as u32, context: context as u32, scales_at: None,
+        };
         let pairs = ((heads + 2 * kv_heads) * half_dim) as u32;
-        launch("vector", "rope_cache", pairs.div_ceil(rope::THREADS), rope::THREADS, &args);
+        launch("vector", "rope_cache", LaunchConfig::new(pairs.div_ceil(rope::THREADS), rope::THREADS), args);
 
         let rotated: Vec<f64> = qkv
             .chunks_exact(2)
@@ -210,17 +211,17 @@ proptest! {
         let out = floats(&vec![0.0; heads * dim]);
         let partials = floats(&vec![0.0; heads * shares as usize * partial_words(dim as u32) as usize]);
         let dims = [64, 128, 256].into_iter().find(|d| *d >= dim).unwrap();
-        let scale = 1.0 / (dim as f32).sqrt();
-        let args = Args::new().buffer(&floats(&q)).buffer(&halves(&keys)).buffer(&halves(&values));
-        let args = args.buffer(&words(&[position as u32, 0, 0, 0]));
-        let args = args.buffer(if shares > 1 { &partials } else { &out });
-        let args = args.u32(context as u32).u32(dim as u32).u32(group as u32).f32(scale);
-        let args = limits.into_iter().fold(args, |args, (window, cap)| args.u32(window).f32(cap));
+        let (window, cap) = limits.unzip();
+        let args = attention::Attention {
+            q: &floats(&q), keys: &halves(&keys), values: &halves(&values), state: &words(&[position as u32, 0, 0, 0]),
+            out: if shares > 1 { &partials } else { &out }, context: context as u32, head_dim: dim as u32,
+            group: group as u32, scale: 1.0 / (dim as f32).sqrt(), window, cap,
+        };
         let name = format!("attention_{}{}{dims}", infix(limits.is_some()), if shares > 1 { "split_" } else { "" });
-        launch("attention", &name, (heads as u32, shares), attention::THREADS, &args);
+        launch("attention", &name, LaunchConfig::new((heads as u32, shares), attention::THREADS), args);
         if shares > 1 {
-            let args = Args::new().buffer(&partials).buffer(&out).u32(dim as u32).u32(shares);
-            launch("attention", "attention_combine", heads as u32, attention::THREADS, &args);
+            let args = attention::Combine { partials: &partials, out: &out, head_dim: dim as u32, shares };
+            launch("attention", "attention_combine", LaunchConfig::new(heads as u32, attention::THREADS), args);
         }
         let numbers = |cache: &[f16]| cache.iter().map(|v| v.to_f32()).collect::<Vec<_>>();
         let shape = (dim, context, group);
@@ -244,12 +245,13 @@ proptest! {
         let frequencies = frequencies(half_dim);
         let len = kv_heads * context * dim / 32 * 34;
         let (buffer, keys, values) = (floats(&qkv), upload(&vec![0; len]), upload(&vec![0; len]));
-        let args = Args::new().buffer(&buffer).buffer(&steps(&frequencies)).buffer(&words(&[at as u32, 0, 0, 0]));
-        let args = args.buffer(&keys).buffer(&values);
-        let args = args.u32(heads as u32).u32(kv_heads as u32).u32(half_dim as u32).u32(context as u32);
-        let args = args.u32((kv_heads * context * dim) as u32);
+        let args = rope::RopeCache {
+            qkv: &buffer, turns: &steps(&frequencies), state: &words(&[at as u32, 0, 0, 0]),
+            keys: &keys, values: &values, heads: heads as u32, kv_heads: kv_heads as u32,
+            half_dim: half_dim as u32, context: context as u32, scales_at: Some((kv_heads * context * dim) as u32),
+        };
         let pairs = ((heads + 2 * kv_heads) * half_dim) as u32;
-        launch("vector", "rope_cache_q8_0", pairs.div_ceil(rope::THREADS), rope::THREADS, &args);
+        launch("vector", "rope_cache_q8_0", LaunchConfig::new(pairs.div_ceil(rope::THREADS), rope::THREADS), args);
         let [keys, values] = [keys, values].map(|cache| read_bytes(&cache, len));
         for head in 0..kv_heads {
             for row in 0..context {
@@ -299,16 +301,16 @@ proptest! {
         let out = floats(&vec![0.0; heads * dim]);
         let partials = floats(&vec![0.0; heads * shares as usize * partial_words(dim as u32) as usize]);
         let dims = [64, 128, 256].into_iter().find(|d| *d >= dim).unwrap();
-        let scale = 1.0 / (dim as f32).sqrt();
-        let args = Args::new().buffer(&floats(&q)).buffer(&keys).buffer(&values);
-        let args = args.buffer(&words(&[position as u32, 0, 0, 0])).buffer(&partials);
-        let args = args.u32(context as u32).u32(dim as u32).u32(group as u32).f32(scale);
-        let args = args.u32((kv_heads * context * dim) as u32);
-        let args = limits.into_iter().fold(args, |args, (window, cap)| args.u32(window).f32(cap));
+        let (window, cap) = limits.unzip();
+        let args = quantized_attention::QuantizedAttention {
+            q: &floats(&q), keys: &keys, values: &values, state: &words(&[position as u32, 0, 0, 0]),
+            out: &partials, context: context as u32, head_dim: dim as u32, group: group as u32,
+            scale: 1.0 / (dim as f32).sqrt(), scales_at: (kv_heads * context * dim) as u32, window, cap,
+        };
         let name = format!("attention_{}q8_0_{dims}", infix(limits.is_some()));
-        launch("attention", &name, (heads as u32, shares), attention::THREADS, &args);
-        let args = Args::new().buffer(&partials).buffer(&out).u32(dim as u32).u32(shares);
-        launch("attention", "attention_combine", heads as u32, attention::THREADS, &args);
+        launch("attention", &name, LaunchConfig::new((heads as u32, shares), attention::THREADS), args);
+        let args = attention::Combine { partials: &partials, out: &out, head_dim: dim as u32, shares };
+        launch("attention", "attention_combine", LaunchConfig::new(heads as u32, attention::THREADS), args);
         let shape = (dim, context, group);
         let wanted = attended(&q, &key_values, &value_values, shape, position, limits);
         let error = nmse(&unstripe(&read(&out, heads * dim)), &wanted);
@@ -326,16 +328,16 @@ proptest! {
             logits.iter_mut().for_each(|v| *v = (*v * 4.0).round());
         }
         let candidates = || floats(&vec![0.0; ARGMAX_BLOCKS as usize]);
-        let (values, indices) = (candidates(), candidates());
-        let args = Args::new().buffer(&floats(&logits)).buffer(&values).buffer(&indices).u32(count as u32);
-        launch("vector", "argmax", ARGMAX_BLOCKS, token::THREADS, &args);
-        let state = words(&[2, 0, 0, 0, 11, 12, 13, 14, 15]);
-        let args = Args::new().buffer(&values).buffer(&indices).buffer(&state).u32(ARGMAX_BLOCKS);
-        launch("vector", "argmax_finish", 1, 32, &args);
-        launch("vector", "advance", 1, 32, &Args::new().buffer(&state));
+        let (best_values, best_indices) = (&candidates(), &candidates());
+        let args = token::Argmax { logits: &floats(&logits), best_values, best_indices, count: count as u32 };
+        launch("vector", "argmax", LaunchConfig::new(ARGMAX_BLOCKS, token::THREADS), args);
+        let state = &words(&[2, 0, 0, 0, 11, 12, 13, 14, 15]);
+        let args = token::ArgmaxFinish { best_values, best_indices, state, candidates: ARGMAX_BLOCKS };
+        launch("vector", "argmax_finish", LaunchConfig::new(1, 32), args);
+        launch("vector", "advance", LaunchConfig::new(1, 32), token::Advance { state });
         let top = logits.iter().copied().fold(f32::MIN, f32::max);
         let first = logits.iter().position(|v| *v == top).unwrap() as u32;
-        let found: Vec<u32> = read(&state, 9).into_iter().map(f32::to_bits).collect();
+        let found: Vec<u32> = read(state, 9).into_iter().map(f32::to_bits).collect();
         prop_assert_eq!(found, [4, 0, 0, 0, 11, 12, 13, first, 15]);
     }
 }

@@ -2,23 +2,16 @@
 //!
 //! Runs on the device that `HCQ_DEVICE` names, else on the software one.
 
-use ga10b_llm::kernels::mixture::{NAME, combine, gather, product, scores};
-use ga10b_llm::kernels::prompt::chunk::{COUNT_AT, TOKENS_AT};
+use ga10b_llm::kernels::mixture::{NAME, PromptRoute, combine, gather, product, scores};
 use ga10b_llm::kernels::prompt::gemm::{DEPTH, Output};
 use half::f16;
-use hcq::{Args, Buffer, LaunchConfig};
+use hcq::{Buffer, LaunchConfig};
 use proptest::prelude::*;
 
 use crate::device::{
-    Random, config, dequantized, dot, floats, formats, halves, launch, matrix, nmse, read, read_halves, words,
+    Random, chunk, config, dequantized, dot, floats, formats, halves, launch, matrix, nmse, read,
+    read_halves, words,
 };
-
-/// A chunk of `count` tokens in device memory.
-fn chunk(count: usize) -> Buffer {
-    let mut state = vec![0; TOKENS_AT as usize];
-    state[COUNT_AT as usize] = count as u32;
-    words(&state)
-}
 
 fn read_words(buffer: &Buffer, count: usize) -> Vec<u32> {
     buffer.read_vec(0, count).unwrap()
@@ -54,10 +47,12 @@ proptest! {
         // Tokens past the end of the chunk are not written.
         let (room, untouched) = (tokens + 3, 7.5f32);
         let out = floats(&vec![untouched; room * experts]);
-        let args = matrix(format, cols, &data).buffer(&floats(&x)).buffer(&floats(&norm)).buffer(&chunk(tokens));
-        let args = args.buffer(&out).u32(experts as u32).u32(cols as u32).f32(eps);
+        let args = scores::Scores {
+            weights: &matrix(format, cols, &data), x: &floats(&x), norm: &floats(&norm),
+            prompt: &chunk(0, &vec![0; tokens]), out: &out, experts: experts as u32, cols: cols as u32, eps,
+        };
         let grid = scores::grid(room as u32, experts as u32);
-        launch(NAME, &scores::name(format), LaunchConfig::new(grid, scores::THREADS), &args);
+        launch(NAME, &scores::name(format), LaunchConfig::new(grid, scores::THREADS), args);
         let found = read(&out, room * experts);
         let weights = dequantized(format.ty(), &data, experts, cols);
         let (mut wanted, mut sizes) = (Vec::new(), Vec::new());
@@ -85,9 +80,11 @@ proptest! {
         let used = 1 + random.bits() as usize % experts.min(8);
         let all = random.values(tokens * experts);
         let (chosen, shares) = (words(&vec![0; tokens * used]), floats(&vec![0.0; tokens * used]));
-        let args = Args::new().buffer(&floats(&all)).buffer(&chunk(tokens)).buffer(&chosen).buffer(&shares);
-        let args = args.u32(experts as u32).u32(used as u32);
-        launch(NAME, "prompt_route", LaunchConfig::new(tokens as u32 + 2, 32), &args);
+        let args = PromptRoute {
+            scores: &floats(&all), prompt: &chunk(0, &vec![0; tokens]), chosen: &chosen, shares: &shares,
+            experts: experts as u32, used: used as u32,
+        };
+        launch(NAME, "prompt_route", LaunchConfig::new(tokens as u32 + 2, 32), args);
         let (chosen, shares) = (read_words(&chosen, tokens * used), read(&shares, tokens * used));
         for (t, scores) in all.chunks_exact(experts).enumerate() {
             let mut order: Vec<usize> = (0..experts).collect();
@@ -109,9 +106,11 @@ proptest! {
         let untouched = u32::MAX;
         let room = |count: usize| words(&vec![untouched; count + 2]);
         let (starts, list, rows) = (room(experts + 1), room(entries), room(entries));
-        let args = Args::new().buffer(&words(&chosen)).buffer(&chunk(tokens)).buffer(&starts);
-        let args = args.buffer(&list).buffer(&rows).u32(experts as u32).u32(used as u32);
-        launch(NAME, "prompt_gather", LaunchConfig::new(experts as u32, gather::THREADS), &args);
+        let args = gather::Gather {
+            chosen: &words(&chosen), prompt: &chunk(0, &vec![0; tokens]), starts: &starts, tokens: &list, rows: &rows,
+            experts: experts as u32, used: used as u32,
+        };
+        launch(NAME, "prompt_gather", LaunchConfig::new(experts as u32, gather::THREADS), args);
         let (first, order) = sorted(&chosen, experts);
         let of_order: Vec<u32> = order.iter().map(|entry| (entry / used) as u32).collect();
         let mut of_rows = vec![0; entries];
@@ -148,23 +147,19 @@ proptest! {
         let parts = if gate { 2 } else { 1 };
         let x = random.halves(if gate { tokens } else { entries } * cols);
         let w = random.halves(parts * count * rows * cols);
-        let list: Vec<u32> = order.iter().map(|entry| (entry / used) as u32).collect();
+        let list = words(&order.iter().map(|entry| (entry / used) as u32).collect::<Vec<u32>>());
         let untouched = 7.5f32;
-        let out = match output {
-            Output::Sums => floats(&vec![untouched; entries * rows]),
-            Output::Gate => halves(&vec![f16::from_f32(untouched); entries * rows]),
+        let len = entries * rows;
+        let out = if gate { halves(&vec![f16::from_f32(untouched); len]) } else { floats(&vec![untouched; len]) };
+        let args = product::ExpertsProduct {
+            x: &halves(&x), w: &halves(&w), out: &out, starts: &words(&starts), rows: rows as u32, cols: cols as u32,
+            first: first as u32, tiles: (tokens as u32).div_ceil(tile.tokens), apart: (count * rows) as u32,
+            tokens: gate.then_some(&list), factor: gate.then_some(0.25),
         };
-        let args = Args::new().buffer(&halves(&x)).buffer(&halves(&w)).buffer(&out).buffer(&words(&starts));
-        let args = args.u32(rows as u32).u32(cols as u32).u32(first as u32);
-        let args = args.u32((tokens as u32).div_ceil(tile.tokens)).u32((count * rows) as u32);
-        let args = if gate { args.buffer(&words(&list)).f32(0.25) } else { args };
         let grid = product::grid(tile, output, tokens as u32, rows as u32, count as u32);
         let config = LaunchConfig::new(grid, tile.threads()).with_dynamic_shared(tile.shared_bytes());
-        launch(NAME, &product::name(tile, output), config, &args);
-        let found = match output {
-            Output::Sums => read(&out, entries * rows),
-            Output::Gate => read_halves(&out, entries * rows),
-        };
+        launch(NAME, &product::name(tile, output), config, args);
+        let found = if gate { read_halves(&out, len) } else { read(&out, len) };
         let (mut got, mut wanted) = (vec![], vec![]);
         for (i, entry) in order.iter().enumerate() {
             let (line, expert) = (&found[i * rows..][..rows], chosen[*entry] as usize);
@@ -193,10 +188,12 @@ proptest! {
         let mut rows: Vec<u32> = (0..entries as u32).collect();
         (1..entries).for_each(|i| rows.swap(i, random.bits() as usize % (i + 1)));
         let stream = floats(&x);
-        let args = Args::new().buffer(&floats(&parts)).buffer(&words(&rows)).buffer(&floats(&shares));
-        let args = args.buffer(&chunk(tokens)).buffer(&stream).u32(len as u32).u32(used as u32).f32(4.0);
+        let args = combine::Combine {
+            parts: &floats(&parts), rows: &words(&rows), shares: &floats(&shares),
+            prompt: &chunk(0, &vec![0; tokens]), x: &stream, len: len as u32, used: used as u32, factor: 4.0,
+        };
         let grid = combine::grid(tokens as u32 + 1, len as u32);
-        launch(NAME, "prompt_combine", LaunchConfig::new(grid, combine::THREADS), &args);
+        launch(NAME, "prompt_combine", LaunchConfig::new(grid, combine::THREADS), args);
         let mut wanted: Vec<f64> = x.iter().map(|v| f64::from(*v)).collect();
         for (entry, row) in rows.iter().enumerate() {
             let part = &parts[*row as usize * len..][..len];

@@ -6,14 +6,16 @@ use std::ops::Range;
 
 use ga10b_llm::CacheType;
 use ga10b_llm::engine::PAGE;
-use ga10b_llm::kernels::columns::chunks::{GATHER_THREADS, NAME};
-use ga10b_llm::kernels::prompt::chunk::{COUNT_AT, TABLE_AT, TOKENS_AT};
-use ga10b_llm::kernels::prompt::vector::{EXPAND_THREADS, ROPE_THREADS};
+use ga10b_llm::kernels::columns::chunks::{GATHER_THREADS, Gather, NAME};
+use ga10b_llm::kernels::prompt::chunk::TABLE_AT;
+use ga10b_llm::kernels::prompt::vector::{EXPAND_THREADS, Expand, PromptRope, ROPE_THREADS};
 use half::f16;
-use hcq::{Args, Buffer, LaunchConfig};
+use hcq::{Buffer, LaunchConfig};
 use proptest::prelude::*;
 
-use crate::device::{Random, config, floats, frequencies, halves, launch, read_bytes, steps, upload, words};
+use crate::device::{
+    Random, chunk, config, floats, frequencies, halves, launch, read_bytes, steps, upload, words,
+};
 
 /// Random caches of one size, with scales that are numbers: keys and values.
 struct Caches {
@@ -54,13 +56,9 @@ impl Caches {
         }
     }
 
-    fn scales_at(&self, args: Args) -> Args {
-        if self.kv == CacheType::Q8_0 { args.u32((self.rows * self.dim) as u32) } else { args }
+    fn scales_at(&self) -> Option<u32> {
+        (self.kv == CacheType::Q8_0).then_some((self.rows * self.dim) as u32)
     }
-}
-
-fn suffix(kv: CacheType) -> &'static str {
-    if kv == CacheType::Q8_0 { "_q8_0" } else { "" }
 }
 
 proptest! {
@@ -80,6 +78,7 @@ proptest! {
         seed: u64,
     ) {
         let random = &mut Random(seed);
+        let suffix = if kv == CacheType::Q8_0 { "_q8_0" } else { "" };
         let (dim, context, pages) = (32 * blocks, 3 * PAGE, 7);
         // Every sequence has pages of its own, in any order.
         let mut order: Vec<u32> = (0..pages as u32).collect();
@@ -94,72 +93,68 @@ proptest! {
             (own[position / PAGE] as usize * kv_heads + head) * PAGE + position % PAGE
         };
         let all = || (0..kv_heads).flat_map(|head| (0..context).map(move |position| (head, position)));
-        for (head, position) in all() {
-            let parts = whole.parts(head * context + position).into_iter().zip(paged.parts(row_of(head, position)));
-            for (from, to) in parts {
-                for (cache, bytes) in paged.bytes.iter_mut().zip(&whole.bytes) {
-                    cache[to.clone()].copy_from_slice(&bytes[from.clone()]);
-                }
-            }
-        }
-        let place = |table: usize| {
-            let mut state = vec![0; TOKENS_AT as usize + tokens];
-            (state[0], state[COUNT_AT as usize]) = (start as u32, tokens as u32);
-            state[TABLE_AT as usize] = table as u32;
-            words(&state)
+        let parts = |(head, position)| {
+            whole.parts(head * context + position).into_iter().zip(paged.parts(row_of(head, position)))
         };
-        let place = place(3 * slot);
+        let moves: Vec<(Range<usize>, Range<usize>)> = all().flat_map(parts).collect();
+        let to_pages = |pages: &mut [Vec<u8>; 2], cache: &[Vec<u8>; 2]| {
+            for (pages, cache) in pages.iter_mut().zip(cache) {
+                moves.iter().for_each(|(from, to)| pages[to.clone()].copy_from_slice(&cache[from.clone()]));
+            }
+        };
+        to_pages(&mut paged.bytes, &whole.bytes);
+        let place = chunk(start, &vec![0; tokens]);
+        place.write_slice(4 * TABLE_AT as u64, &[3 * slot as u32]).unwrap();
         let on_device = |caches: &Caches| [0, 1].map(|i| upload(&caches.bytes[i]));
         let (whole_cache, paged_cache) = (on_device(&whole), on_device(&paged));
 
         let width = (heads + 2 * kv_heads) * dim;
         let qkv = floats(&random.values(shares * tokens * width));
         let turns = steps(&frequencies(dim / 2));
-        let rope = |module: &str, kernel: &str, cache: &[Buffer; 2], own: &Caches, add: &dyn Fn(Args) -> Args| {
+        let rope = |module: &str, kernel: &str, [keys, values]: &[Buffer; 2], own: &Caches, tables: Option<&Buffer>| {
             let q = halves(&vec![f16::ZERO; tokens * heads * dim]);
-            let args = Args::new().buffer(&qkv).buffer(&turns).buffer(&place).buffer(&q);
-            let args = args.buffer(&cache[0]).buffer(&cache[1]);
-            let args = add(args.u32(heads as u32).u32(kv_heads as u32).u32(dim as u32 / 2));
-            let args = own.scales_at(args.u32(shares as u32).u32(tokens as u32).f32(0.5));
+            let args = PromptRope {
+                qkv: &qkv, turns: &turns, prompt: &place, q: &q, keys, values,
+                heads: heads as u32, kv_heads: kv_heads as u32, half_dim: dim as u32 / 2,
+                context: tables.is_none().then_some(context as u32), tables,
+                shares: shares as u32, share_pitch: tokens as u32, factor: 0.5, scales_at: own.scales_at(),
+            };
             let grid = (((width / 2) as u32).div_ceil(ROPE_THREADS), tokens as u32 + 1);
-            let kernel = format!("{kernel}{}", suffix(kv));
-            launch(module, &kernel, LaunchConfig::new(grid, ROPE_THREADS), &args);
+            launch(module, &format!("{kernel}{suffix}"), LaunchConfig::new(grid, ROPE_THREADS), args);
             read_bytes(&q, 2 * tokens * heads * dim)
         };
-        let q = rope("prompt", "prompt_rope", &whole_cache, &whole, &|args| args.u32(context as u32));
-        let found = rope(NAME, "prompt_rope_pages", &paged_cache, &paged, &|args| args.buffer(&tables));
+        let q = rope("prompt", "prompt_rope", &whole_cache, &whole, None);
+        let found = rope(NAME, "prompt_rope_pages", &paged_cache, &paged, Some(&tables));
         prop_assert_eq!(found, q);
         let read = |caches: &[Buffer; 2], len: usize| [0, 1].map(|i| read_bytes(&caches[i], len));
         let written = read(&whole_cache, whole.bytes[0].len());
         let mut wanted = paged.bytes.clone();
-        for (head, position) in all() {
-            let parts = whole.parts(head * context + position).into_iter().zip(paged.parts(row_of(head, position)));
-            for (from, to) in parts {
-                for (wanted, bytes) in wanted.iter_mut().zip(&written) {
-                    wanted[to.clone()].copy_from_slice(&bytes[from.clone()]);
-                }
-            }
-        }
+        to_pages(&mut wanted, &written);
         prop_assert!(read(&paged_cache, paged.bytes[0].len()) == wanted, "other pages, or other values");
 
         let untouched = f16::from_f32(7.5);
         let out = || [0, 1].map(|_| halves(&vec![untouched; kv_heads * context * dim]));
         let gathered = out();
-        let args = Args::new().buffer(&paged_cache[0]).buffer(&paged_cache[1]).buffer(&place).buffer(&tables);
-        let args = args.buffer(&gathered[0]).buffer(&gathered[1]);
-        let args = args.u32(kv_heads as u32).u32(context as u32).u32(dim as u32);
-        let args = if kv == CacheType::Q8_0 { args.f32(0.5).f32(0.125) } else { args };
+        let scales_at = paged.scales_at();
+        let args = Gather {
+            keys: &paged_cache[0], values: &paged_cache[1], prompt: &place, tables: &tables,
+            out_keys: &gathered[0], out_values: &gathered[1],
+            kv_heads: kv_heads as u32, context: context as u32, head_dim: dim as u32,
+            key_factor: scales_at.and(Some(0.5)), value_factor: scales_at.and(Some(0.125)), scales_at,
+        };
         let config = LaunchConfig::new((grid, kv_heads as u32, 2), GATHER_THREADS);
-        launch(NAME, &format!("prompt_gather{}", suffix(kv)), config, &paged.scales_at(args));
-        let mut wanted = match kv {
-            CacheType::F16 => written,
-            CacheType::Q8_0 => {
+        launch(NAME, &format!("prompt_gather{suffix}"), config, args);
+        let mut wanted = match whole.scales_at() {
+            None => written,
+            Some(scales_at) => {
                 let expanded = out();
-                let args = Args::new().buffer(&whole_cache[0]).buffer(&whole_cache[1]).buffer(&place);
-                let args = args.buffer(&expanded[0]).buffer(&expanded[1]);
-                let args = whole.scales_at(args.u32(context as u32).u32(dim as u32).f32(0.5).f32(0.125));
+                let args = Expand {
+                    keys: &whole_cache[0], values: &whole_cache[1], prompt: &place,
+                    expanded_keys: &expanded[0], expanded_values: &expanded[1],
+                    context: context as u32, head_dim: dim as u32, key_factor: 0.5, value_factor: 0.125, scales_at,
+                };
                 let config = LaunchConfig::new((3, kv_heads as u32, 2), EXPAND_THREADS);
-                launch("prompt", "prompt_expand", config, &args);
+                launch("prompt", "prompt_expand", config, args);
                 read(&expanded, 2 * kv_heads * context * dim)
             }
         };

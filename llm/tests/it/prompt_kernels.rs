@@ -4,27 +4,18 @@
 
 use ga10b_llm::kernels::heads::HEAD_DIMS;
 use ga10b_llm::kernels::limits::infix;
-use ga10b_llm::kernels::prompt::chunk::{COUNT_AT, TOKENS_AT};
 use ga10b_llm::kernels::prompt::gemm::{self, Output, TILES};
-use ga10b_llm::kernels::prompt::vector::{EXPAND_THREADS, NORM_THREADS, ROPE_THREADS};
+use ga10b_llm::kernels::prompt::vector::{self, EXPAND_THREADS, NORM_THREADS, ROPE_THREADS};
 use ga10b_llm::kernels::prompt::{attention, dequantize, shares};
 use half::f16;
-use hcq::{Args, Buffer, LaunchConfig};
+use hcq::LaunchConfig;
 use proptest::prelude::*;
 
 use crate::device::{
-    Random, attended, config, dequantized, dot, floats, formats, frequencies, halves, is_q8_0_of, launch,
-    limits, matrix, nmse, q8_0, q8_0_row, q8_0_values, read, read_bytes, read_halves, steps, turned, upload,
-    words,
+    Random, attended, chunk, config, dequantized, dot, floats, formats, frequencies, halves, is_q8_0_of,
+    launch, limits, matrix, nmse, q8_0, q8_0_row, q8_0_values, read, read_bytes, read_halves, steps, turned,
+    upload,
 };
-
-/// A chunk in device memory, of `count` tokens from position `start` on.
-fn chunk(start: usize, tokens: &[u32]) -> Buffer {
-    let mut state = vec![0; TOKENS_AT as usize];
-    (state[0], state[COUNT_AT as usize]) = (start as u32, tokens.len() as u32);
-    state.extend(tokens);
-    words(&state)
-}
 
 proptest! {
     #![proptest_config(config(10))]
@@ -49,24 +40,18 @@ proptest! {
         let pitch = rows + 2;
         let untouched = 7.5f32;
         let count = shares * tokens * pitch + 3;
-        let out = match output {
-            Output::Sums => floats(&vec![untouched; count]),
-            Output::Gate => halves(&vec![f16::from_f32(untouched); count]),
-        };
+        let out = if gate { halves(&vec![f16::from_f32(untouched); count]) } else { floats(&vec![untouched; count]) };
         let share = depth.div_ceil(shares) * gemm::DEPTH as usize;
         // Rounding the share up may leave the last ones nothing to do.
         prop_assume!(share * (shares - 1) < cols);
-        let args = Args::new().buffer(&halves(&x)).buffer(&halves(&w)).buffer(&out);
-        let args = args.u32(tokens as u32).u32(rows as u32).u32(cols as u32).u32(pitch as u32);
-        let args = args.u32(share as u32).u32(tokens as u32);
-        let args = if gate { args.f32(0.25) } else { args };
+        let args = gemm::Gemm {
+            x: &halves(&x), w: &halves(&w), out: &out, tokens: tokens as u32, rows: rows as u32, cols: cols as u32,
+            pitch: pitch as u32, share: share as u32, share_pitch: tokens as u32, factor: gate.then_some(0.25),
+        };
         let grid = tile.grid(output, tokens as u32, rows as u32, shares as u32);
         let config = LaunchConfig::new(grid, tile.threads()).with_dynamic_shared(tile.shared_bytes());
-        launch("gemm", &tile.kernel_name(output), config, &args);
-        let found = match output {
-            Output::Sums => read(&out, count),
-            Output::Gate => read_halves(&out, count),
-        };
+        launch("gemm", &tile.kernel_name(output), config, args);
+        let found = if gate { read_halves(&out, count) } else { read(&out, count) };
         let (mut got, mut wanted) = (vec![], vec![]);
         for token in 0..tokens {
             let x = &x[token * cols..][..cols];
@@ -94,9 +79,10 @@ proptest! {
         let cols = blocks * format.block() as usize;
         let data = random.blocks(format, rows * cols, false);
         let out = halves(&vec![f16::ZERO; rows * cols]);
-        let args = matrix(format, cols, &data).buffer(&out).u32(rows as u32).u32(cols as u32);
-        let name = format!("dequantize_{}", format.suffix());
-        launch("dequantize", &name, LaunchConfig::new(dequantize::grid(format, rows as u32, cols as u32), dequantize::THREADS), &args);
+        let weights = &matrix(format, cols, &data);
+        let args = dequantize::Dequantize { weights, out: &out, rows: rows as u32, cols: cols as u32 };
+        let config = LaunchConfig::new(dequantize::grid(format, args.rows, args.cols), dequantize::THREADS);
+        launch("dequantize", &format!("dequantize_{}", format.suffix()), config, args);
         let wanted = dequantized(format.ty(), &data, rows, cols);
         let wanted: Vec<f32> = wanted.into_iter().map(|v| f16::from_f32(v).to_f32()).collect();
         prop_assert_eq!(read_halves(&out, rows * cols), wanted);
@@ -109,10 +95,11 @@ proptest! {
         let data = random.blocks(format, rows * cols, false);
         let tokens: Vec<u32> = (0..tokens).map(|_| random.bits() as u32 % rows as u32).collect();
         let out = floats(&vec![0.0; tokens.len() * cols]);
-        let args = matrix(format, cols, &data).buffer(&chunk(3, &tokens)).buffer(&out).u32(rows as u32).u32(cols as u32);
+        let (weights, prompt) = (&matrix(format, cols, &data), &chunk(3, &tokens));
+        let args = dequantize::EmbedPrompt { weights, prompt, out: &out, rows: rows as u32, cols: cols as u32 };
         // More blocks than tokens: blocks past the chunk do nothing.
         let name = format!("embed_prompt_{}", format.suffix());
-        launch("dequantize", &name, LaunchConfig::new(tokens.len() as u32 + 2, dequantize::EMBED_THREADS), &args);
+        launch("dequantize", &name, LaunchConfig::new(tokens.len() as u32 + 2, dequantize::EMBED_THREADS), args);
         let all = dequantized(format.ty(), &data, rows, cols);
         let wanted: Vec<f32> =
             tokens.iter().flat_map(|t| all[*t as usize * cols..][..cols].to_vec()).collect();
@@ -125,9 +112,11 @@ proptest! {
         let (len, eps) = (16 * len, 1e-5f32);
         let (x, weight, sums) = (random.values(tokens * len), random.values(len), random.values(shares * 5 * len));
         let (stream, out) = (floats(&x), halves(&vec![f16::ZERO; tokens * len]));
-        let args = Args::new().buffer(&stream).buffer(&floats(&sums)).buffer(&floats(&weight)).buffer(&out);
-        let args = args.u32(len as u32).f32(eps).u32(shares as u32).u32(5).f32(4.0);
-        launch("prompt", "prompt_norm", LaunchConfig::new(tokens as u32, NORM_THREADS), &args);
+        let args = vector::PromptNorm {
+            x: &stream, sums: &floats(&sums), weight: &floats(&weight), out: &out, len: len as u32, eps,
+            shares: shares as u32, share_pitch: 5, factor: 4.0,
+        };
+        launch("prompt", "prompt_norm", LaunchConfig::new(tokens as u32, NORM_THREADS), args);
         let mut wanted: Vec<f64> = x.iter().map(|v| f64::from(*v)).collect();
         for share in 0..shares {
             let part = &sums[share * 5 * len..][..tokens * len];
@@ -163,14 +152,16 @@ proptest! {
         }
         let cache = || upload(&vec![0; 2 * kv_heads * context * dim]);
         let (q, keys, values) = (halves(&vec![f16::ZERO; (tokens + 1) * heads * dim]), cache(), cache());
-        let args = Args::new().buffer(&floats(&parts)).buffer(&steps(&frequencies)).buffer(&chunk(start, &vec![0; tokens]));
-        let args = args.buffer(&q).buffer(&keys).buffer(&values);
-        let args = args.u32(heads as u32).u32(kv_heads as u32).u32(half_dim as u32).u32(context as u32);
-        let args = args.u32(shares as u32).u32(tokens as u32 + 1).f32(0.5);
+        let args = vector::PromptRope {
+            qkv: &floats(&parts), turns: &steps(&frequencies), prompt: &chunk(start, &vec![0; tokens]), q: &q,
+            keys: &keys, values: &values, heads: heads as u32, kv_heads: kv_heads as u32, half_dim: half_dim as u32,
+            context: Some(context as u32), tables: None,
+            shares: shares as u32, share_pitch: tokens as u32 + 1, factor: 0.5, scales_at: None,
+        };
         let pairs = (width / 2) as u32;
         // One token more than the chunk has: nothing of it may be written.
         let grid = (pairs.div_ceil(ROPE_THREADS), tokens as u32 + 1);
-        launch("prompt", "prompt_rope", LaunchConfig::new(grid, ROPE_THREADS), &args);
+        launch("prompt", "prompt_rope", LaunchConfig::new(grid, ROPE_THREADS), args);
 
         let q = read_halves(&q, (tokens + 1) * heads * dim);
         prop_assert!(q[tokens * heads * dim..].iter().all(|v| *v == 0.0));
@@ -224,12 +215,14 @@ proptest! {
         let [keys, values] = [0, 1].map(|i| upload(&before[i]));
         let q = halves(&vec![f16::ZERO; tokens * heads * dim]);
         let place = chunk(start, &vec![0; tokens]);
-        let args = Args::new().buffer(&floats(&qkv)).buffer(&steps(&frequencies)).buffer(&place);
-        let args = args.buffer(&q).buffer(&keys).buffer(&values);
-        let args = args.u32(heads as u32).u32(kv_heads as u32).u32(half_dim as u32).u32(context as u32);
-        let args = args.u32(1).u32(tokens as u32).f32(1.0).u32((rows * dim) as u32);
+        let args = vector::PromptRope {
+            qkv: &floats(&qkv), turns: &steps(&frequencies), prompt: &place, q: &q, keys: &keys, values: &values,
+            heads: heads as u32, kv_heads: kv_heads as u32, half_dim: half_dim as u32,
+            context: Some(context as u32), tables: None,
+            shares: 1, share_pitch: tokens as u32, factor: 1.0, scales_at: Some((rows * dim) as u32),
+        };
         let grid = (((width / 2) as u32).div_ceil(ROPE_THREADS), tokens as u32 + 1);
-        launch("prompt", "prompt_rope_q8_0", LaunchConfig::new(grid, ROPE_THREADS), &args);
+        launch("prompt", "prompt_rope_q8_0", LaunchConfig::new(grid, ROPE_THREADS), args);
         let cached = [&keys, &values].map(|cache| read_bytes(cache, len));
         for (i, cache) in cached.iter().enumerate() {
             for (head, position) in (0..kv_heads).flat_map(|h| (0..context).map(move |p| (h, p))) {
@@ -252,12 +245,13 @@ proptest! {
 
         let untouched = f16::from_f32(7.5);
         let expanded = [0, 1].map(|_| halves(&vec![untouched; rows * dim]));
-        let args = Args::new().buffer(&keys).buffer(&values).buffer(&place);
-        let args = args.buffer(&expanded[0]).buffer(&expanded[1]);
         let factors = [0.5f32, 0.125];
-        let args = args.u32(context as u32).u32(dim as u32).f32(factors[0]).f32(factors[1]);
-        let args = args.u32((rows * dim) as u32);
-        launch("prompt", "prompt_expand", LaunchConfig::new((3, kv_heads as u32, 2), EXPAND_THREADS), &args);
+        let args = vector::Expand {
+            keys: &keys, values: &values, prompt: &place, expanded_keys: &expanded[0], expanded_values: &expanded[1],
+            context: context as u32, head_dim: dim as u32, key_factor: factors[0], value_factor: factors[1],
+            scales_at: (rows * dim) as u32,
+        };
+        launch("prompt", "prompt_expand", LaunchConfig::new((3, kv_heads as u32, 2), EXPAND_THREADS), args);
         for ((cache, expanded), factor) in cached.iter().zip(&expanded).zip(factors) {
             let wanted: Vec<f32> = q8_0_values(cache).into_iter().map(|v| factor * v).collect();
             for (i, found) in read_halves(expanded, rows * dim).into_iter().enumerate() {
@@ -290,22 +284,24 @@ proptest! {
         let (keys, values) = (cache(), cache());
         let out = halves(&vec![f16::ZERO; (tokens + 1) * heads * dim]);
         let dims = HEAD_DIMS.into_iter().find(|d| *d as usize >= dim).unwrap();
-        let scale = 1.0 / (dim as f32).sqrt();
-        let args = Args::new().buffer(&halves(&q)).buffer(&halves(&keys)).buffer(&halves(&values));
-        let args = args.buffer(&chunk(start, &vec![0; tokens])).buffer(&out);
         // Parts that are not written must not be read either.
         let partials = floats(&vec![f32::NAN; most as usize * tokens * heads * shares::partial_words(dim as u32) as usize]);
-        let args = args.u32(context as u32).u32(dim as u32).u32(group as u32).f32(scale).buffer(&partials);
-        let args = limits.into_iter().fold(args, |args, (window, cap)| args.u32(window).f32(cap));
+        let prompt = &chunk(start, &vec![0; tokens]);
+        let (window, cap) = limits.unzip();
+        let args = attention::PromptAttention {
+            q: &halves(&q), keys: &halves(&keys), values: &halves(&values), prompt, out: &out,
+            context: context as u32, head_dim: dim as u32, group: group as u32, scale: 1.0 / (dim as f32).sqrt(),
+            partials: &partials, window, cap,
+        };
         let grid = ((tokens as u32).div_ceil(shares::TOKENS) + 1, heads as u32, most);
         let config = LaunchConfig::new(grid, attention::THREADS);
         let config = config.with_dynamic_shared(attention::shared_bytes(dims));
-        launch("prompt", &format!("prompt_attention_{}{dims}", infix(limits.is_some())), config, &args);
+        launch("prompt", &format!("prompt_attention_{}{dims}", infix(limits.is_some())), config, args);
         if most > 1 {
-            let args = Args::new().buffer(&partials).buffer(&chunk(start, &vec![0; tokens])).buffer(&out);
-            let args = args.u32(heads as u32).u32(dim as u32).u32(most);
-            let grid = (tokens as u32 + 1, (heads as u32).div_ceil(shares::HEADS));
-            launch("prompt", &format!("prompt_merge_{dims}"), LaunchConfig::new(grid, shares::THREADS), &args);
+            let (heads, out) = (heads as u32, &out);
+            let args = shares::Merge { partials: &partials, prompt, out, heads, head_dim: dim as u32, most };
+            let grid = (tokens as u32 + 1, heads.div_ceil(shares::HEADS));
+            launch("prompt", &format!("prompt_merge_{dims}"), LaunchConfig::new(grid, shares::THREADS), args);
         }
         let found = read_halves(&out, (tokens + 1) * heads * dim);
         prop_assert!(found[tokens * heads * dim..].iter().all(|v| *v == 0.0), "written past the chunk");

@@ -6,11 +6,12 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use ga10b_llm::kernels::committed::cubin;
-use ga10b_llm::kernels::sample::kernel::{BLOCK, NAME, dynamic_shared, words};
+use ga10b_llm::kernels::sample::kernel::{BLOCK, NAME, SampleToken, dynamic_shared, words};
 use ga10b_llm::kernels::state::TOKENS_AT;
 use ga10b_llm::sampler::{Sampler, SamplerOptions, choose};
-use hcq::{Args, Buffer, Device, Kernel, LaunchConfig};
+use hcq::{Buffer, Device, Kernel, LaunchConfig};
 use proptest::prelude::*;
+use ptxgen::Params;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
@@ -43,7 +44,8 @@ fn both(logits: &[f32], options: SamplerOptions, draws: usize) -> Vec<(u32, u32)
     let mut queue = device.queue().unwrap();
     let mut sampler = Sampler::new(options);
     let buffer = upload(&logits.iter().map(|l| l.to_bits()).collect::<Vec<_>>());
-    let config = LaunchConfig::new(1, BLOCK).with_dynamic_shared(dynamic_shared(logits.len() as u32));
+    let count = logits.len() as u32;
+    let config = LaunchConfig::new(1, BLOCK).with_dynamic_shared(dynamic_shared(count));
     let mut state = [0; TOKENS_AT as usize + 8];
     state[0] = POSITION as u32;
     state[TOKENS_AT as usize + POSITION] = BEFORE;
@@ -51,9 +53,9 @@ fn both(logits: &[f32], options: SamplerOptions, draws: usize) -> Vec<(u32, u32)
         .map(|_| {
             let draw = sampler.draw();
             let (state, words) = (upload(&state), upload(&words(&draw)));
-            let args = Args::new().buffer(&buffer).buffer(&state).buffer(&words).u32(logits.len() as u32);
+            let args = SampleToken { logits: &buffer, state: &state, draw: &words, count };
             // SAFETY: the kernel reads that many logits, and writes the token at the position.
-            unsafe { queue.launch(kernel, config, &args) }.unwrap();
+            unsafe { queue.launch(kernel, config, &args.args()) }.unwrap();
             queue.submit().unwrap().wait(Duration::from_secs(300)).unwrap();
             let token = state.read_vec(4 * (u64::from(TOKENS_AT) + POSITION as u64), 1).unwrap()[0];
             (token, choose(&draw, logits))

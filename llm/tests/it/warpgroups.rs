@@ -18,7 +18,8 @@ use ga10b_llm::{Decoder, Engine, EngineOptions, Mode};
 use ga10b_sim::sm::Schedule;
 use ga10b_sim::{Checks, Sim, SimConfig};
 use half::f16;
-use hcq::{Args, Buffer, Device, DeviceOptions, LaunchConfig, Selector};
+use hcq::{Buffer, Device, DeviceOptions, LaunchConfig, Selector};
+use ptxgen::Params;
 use sass::Arch;
 
 /// Value `i` of a factor: whole numbers, whose products and sums are exact in any order.
@@ -94,14 +95,13 @@ fn multiply(device: &Device, shape: Shape) {
     let len = bytes * (shares * share_pitch * pitch) as usize;
     let out = upload(device, &vec![0xa5; len]);
     let kernel = device.load(cubin(90, NAME).unwrap()).unwrap().kernel(&tile.kernel_name(output)).unwrap();
-    let args = Args::new().buffer(&x).buffer(&w).buffer(&out).u32(tokens).u32(rows).u32(cols);
-    let args = args.u32(pitch).u32(share).u32(share_pitch);
-    let args = if gated { args.f32(0.25) } else { args };
+    let (x, w, to, factor) = (&x, &w, &out, gated.then_some(0.25));
+    let args = gemm::Gemm { x, w, out: to, tokens, rows, cols, pitch, share, share_pitch, factor };
     let config = LaunchConfig::new((blocks, 1, shares), tile.threads());
     let config = config.with_dynamic_shared(tile.shared_bytes());
     let mut queue = device.queue().unwrap();
     // SAFETY: the buffers have the sizes that the arguments say.
-    unsafe { queue.launch(&kernel, config, &args).unwrap() };
+    unsafe { queue.launch(&kernel, config, &args.args()).unwrap() };
     queue.submit().unwrap().wait(Duration::from_secs(120)).unwrap();
     let mut found = vec![0; len];
     out.read(0, &mut found).unwrap();
