@@ -2,9 +2,11 @@
 
 use ga10b_llm::CacheType;
 use ga10b_llm::engine::PAGE;
+use ga10b_llm::kernels::columns::experts::ExpertAct;
 use ga10b_llm::kernels::columns::state::NONE;
 use ga10b_llm::kernels::columns::{attention, fragments, product, vector};
 use ga10b_llm::kernels::heads::HEAD_DIMS;
+use ga10b_llm::model::architecture::Activation;
 use hcq::LaunchConfig;
 
 use crate::drive::OfModel;
@@ -26,16 +28,22 @@ const TABLES: [u32; 6] = [3, 0, 5, 1, 2, 4];
 
 /// All of them.
 pub(super) fn cases() -> Vec<Case> {
-    let mut cases = vec![norm(), act(), merge()];
+    let mut cases = vec![merge(), add_position(), expert_act()];
+    cases.extend([false, true].map(norm));
+    cases.extend(Activation::ALL.map(act));
     cases.extend(choices());
     for kv in CacheType::ALL {
         cases.push(rope(kv));
-        let of_dims = |dims| [1, 4].map(|group| attended(dims, kv, group));
-        cases.extend(HEAD_DIMS.into_iter().flat_map(of_dims));
+        for limited in [false, true] {
+            let groups = attention::all_together(limited);
+            let of_dims = |dims| groups.iter().map(move |group| attended(dims, kv, *group, limited));
+            cases.extend(HEAD_DIMS.into_iter().flat_map(of_dims));
+        }
     }
     for weights in &FORMATS {
         cases.push(embed(weights));
         cases.extend(product::SIZES.map(|size| multiplied(weights, size)));
+        cases.extend(product::SIZES.map(|size| of_experts(weights, size)));
     }
     cases
 }
@@ -114,8 +122,9 @@ impl Fragments for Drive {
     }
 }
 
-fn norm() -> Case {
-    drive("columns_norm", LaunchConfig::new(COLUMNS, vector::NORM_THREADS)).done(|d| vector::Norm {
+fn norm(layer: bool) -> Case {
+    let drive = drive(vector::norm_name(layer), LaunchConfig::new(COLUMNS, vector::NORM_THREADS));
+    drive.done(|d| vector::Norm {
         state: d.state(COLUMNS),
         x: d.floats((COLUMNS * LEN) as usize, 3.0),
         sums: d.parts(LEN, 1.0),
@@ -125,18 +134,76 @@ fn norm() -> Case {
         eps: 1e-5,
         shares: SHARES,
         columns: COLUMNS,
+        bias: layer.then(|| d.floats(COLS, 1.0)),
     })
 }
 
-fn act() -> Case {
+fn act(activation: Activation) -> Case {
     let config = LaunchConfig::new((vector::tile_blocks(LEN), COLUMNS), vector::THREADS);
-    drive("columns_act", config).done(|d| vector::Act {
+    let vectors = if activation.is_gated() { 2 } else { 1 };
+    drive(vector::act_name(activation), config).done(|d| vector::Act {
         state: d.state(COLUMNS),
-        sums: d.parts(2 * LEN, 3.0),
+        sums: d.parts(vectors * LEN, 3.0),
         out: d.within_fragments(COLUMNS).fragments_room(COLUMNS),
         len: LEN,
         shares: SHARES,
         columns: COLUMNS,
+        bias: (!activation.is_gated()).then(|| d.floats(COLS, 1.0)),
+    })
+}
+
+/// Learned positions, of which the columns at the latest have the last.
+fn add_position() -> Case {
+    let (rows, config) = (400, LaunchConfig::new((LEN.div_ceil(vector::THREADS), COLUMNS), vector::THREADS));
+    drive("columns_position", config).done(|d| vector::AddPosition {
+        state: d.state(COLUMNS),
+        positions: d.floats(rows * COLS, 1.0),
+        x: d.floats((COLUMNS * LEN) as usize, 3.0),
+        len: LEN,
+        rows: rows as u32,
+    })
+}
+
+/// Experts of a mixture, and those that a column has chosen.
+const EXPERTS: u32 = 3;
+const USED: u32 = 2;
+
+/// The experts that columns have chosen: number 1 is that of the last column alone, and of one that takes no
+/// part.
+fn chosen(columns: u32) -> Vec<u32> {
+    let of = |c: u32| if c == 2 || c + 1 == columns { [1, 0] } else { [2 * (c % 2), 2 - 2 * (c % 2)] };
+    (0..columns).flat_map(of).collect()
+}
+
+fn expert_act() -> Case {
+    let config = LaunchConfig::new((vector::tile_blocks(LEN), COLUMNS, USED), vector::THREADS);
+    drive("columns_expert_act", config).done(|d| ExpertAct {
+        state: d.state(COLUMNS),
+        products: d.floats((COLUMNS * USED * 2 * LEN) as usize, 3.0),
+        chosen: d.words(chosen(COLUMNS)),
+        out: d.within_fragments(EXPERTS * COLUMNS).fragments_room(EXPERTS * COLUMNS),
+        len: LEN,
+        apart: fragments::bytes(COLUMNS, LEN) as u32,
+    })
+}
+
+/// The products of experts with the columns that have chosen them, each with columns of its own.
+fn of_experts(weights: &Weights, size: u32) -> Case {
+    let (rows, pitch) = (16, 20);
+    let config = LaunchConfig::new(product::experts_grid(rows, EXPERTS, 2), product::THREADS);
+    let drive = Drive::of("columns_experts", &product::experts_name(weights.format, size), config);
+    drive.on_tensor_cores().done(|d| product::ExpertsProduct {
+        weights: weights.matrix(d, (EXPERTS * rows) as usize),
+        x: d.fragments(EXPERTS * size),
+        state: d.state(size),
+        chosen: d.words(chosen(size)),
+        out: d.room((size * USED * pitch) as usize),
+        rows,
+        cols: LEN,
+        pitch,
+        used: USED,
+        weights_apart: weights.format.packed_bytes(rows.into(), LEN.into()) as u32,
+        x_apart: fragments::bytes(size, LEN) as u32,
     })
 }
 
@@ -212,11 +279,12 @@ fn rope(kv: CacheType) -> Case {
     })
 }
 
-/// Attention of three columns over one page or two; `group` query heads share keys and values.
-fn attended(dims: u32, kv: CacheType, group: u32) -> Case {
+/// Attention of three columns over one page or two; `group` query heads share keys and values. With limits a
+/// column sees a part of a page, or of two.
+fn attended(dims: u32, kv: CacheType, group: u32, limited: bool) -> Case {
     let (columns, heads) = (4, KV_HEADS * group);
     let cached = (PAGES * KV_HEADS * PAGE as u32 * dims) as usize;
-    let together = attention::together(group);
+    let together = attention::together(group, limited);
     let config =
         LaunchConfig::new((KV_HEADS * group.div_ceil(together), SHARES, columns), attention::THREADS);
     let cache = |d: &mut Drive| match kv {
@@ -225,7 +293,7 @@ fn attended(dims: u32, kv: CacheType, group: u32) -> Case {
     };
     // Sums of up to 256 values, with weights up to 1.
     let tolerance = Tolerance::Single { ulps: 64, absolute: 5e-5 };
-    drive(&attention::kernel_name(dims, kv, together), config).done(|d| attention::Attention {
+    drive(&attention::kernel_name(dims, kv, together, limited), config).done(|d| attention::Attention {
         state: d.state(columns),
         tables: d.words(TABLES.to_vec()),
         q: d.floats((columns * heads * dims) as usize, 1.0),
@@ -240,6 +308,8 @@ fn attended(dims: u32, kv: CacheType, group: u32) -> Case {
         table_pitch: TABLE_PITCH,
         scale: 1.0 / (dims as f32).sqrt(),
         scales_at: (kv == CacheType::Q8_0).then_some(cached as u32),
+        window: limited.then_some(150),
+        cap: limited.then_some(0.3),
     })
 }
 

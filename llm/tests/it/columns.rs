@@ -69,10 +69,17 @@ fn alone(columns: &mut Columns, text: &[u32]) -> Vec<Vec<u32>> {
 
 #[test]
 fn a_text_is_the_same_whatever_runs_beside_it() {
-    let cases = vec![("q6_k", CacheType::F16), ("q4_k_m", CacheType::Q8_0)];
-    for (mix, kv) in sample("columns beside others", cases, 2) {
-        let model = model(&format!("tiny-llama:{mix}"));
-        let mut columns = columns(&model, &ColumnsOptions::new(24, 2 * PAGE).with_cache(kv));
+    let cases = vec![
+        ("tiny-llama:q6_k", CacheType::F16),
+        ("tiny-llama:q4_k_m", CacheType::Q8_0),
+        ("tiny-olmoe:q4_k_m", CacheType::F16),
+        ("tiny-gpt2:q8_0", CacheType::F16),
+        ("tiny-gemma2:f16", CacheType::Q8_0),
+    ];
+    for (mix, kv) in sample("columns beside others", cases, 3) {
+        let model = model(mix);
+        // Learned positions are 256.
+        let mut columns = columns(&model, &ColumnsOptions::new(24, PAGE).with_cache(kv));
         let own = text(3, 12);
         let wanted = alone(&mut columns, &own);
         let others: Vec<ColumnId> = (0..20).map(|_| columns.admit().unwrap()).collect();

@@ -32,7 +32,8 @@ fn columns(values: &[Vec<f32>], size: usize) -> Buffer {
     let state = state(size, |c| c < values.len());
     assert_eq!(state.len(), 4 * u64::from(WORDS) * size as u64);
     let (len, columns) = (len as u32, size as u32);
-    let args = vector::Act { state: &state, sums: &floats(&sums), out: &out, len, shares: 1, columns };
+    let (state, sums) = (&state, &floats(&sums));
+    let args = vector::Act { state, sums, out: &out, len, shares: 1, columns, bias: None };
     let grid = (vector::tile_blocks(len), columns);
     launch("columns", "columns_act", LaunchConfig::new(grid, vector::THREADS), args);
     out

@@ -43,6 +43,10 @@ fn logits_are_those_of_the_reference() {
             ("tiny-qwen3:q4_k_m", CacheType::F16, PAGE + 9),
             ("tiny-llama:q8_0", CacheType::Q8_0, PAGE + 60),
             ("tiny-qwen2:f16", CacheType::F16, 90),
+            ("tiny-gemma2:q6_k", CacheType::F16, 2 * PAGE + 11),
+            ("tiny-gemma3:q8_0", CacheType::F16, PAGE + 200),
+            ("tiny-mistral:q4_k_m", CacheType::Q8_0, 2 * PAGE + 3),
+            ("tiny-olmoe:q4_k_m", CacheType::F16, PAGE + 9),
         ],
         4,
     ) {
