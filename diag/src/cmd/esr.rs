@@ -240,7 +240,7 @@ impl<'a> Loaded<'a> {
 /// Adds the mappings of a running process: by the file that it writes itself, or by the driver's answers.
 /// Returns which of them it was.
 fn fetch_map(process: &Process, descriptors: &[Descriptor], map: &mut ProcessMap) -> anyhow::Result<String> {
-    if let Some(path) = process.map_file() {
+    if let Some(path) = process::map_file(process.pid()) {
         add_map(map, &path)?;
         map.host = process.host_ranges();
         return Ok(format!("the address map is the one that the process keeps, {}", path.display()));

@@ -10,7 +10,7 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, ensure};
 use ga10b_sim::Remote;
 use nix::errno::Errno;
 use nvdiag::process_map::HostRange;
@@ -31,15 +31,15 @@ pub struct Process {
     pid: u32,
     name: String,
     pidfd: OwnedFd,
-    /// The driver of the software ga10b lives in the process itself.
-    software: Option<Remote>,
+    /// The driver of the software ga10b lives in the process itself; or why there is none to ask.
+    software: Result<Remote, Errno>,
 }
 
 impl Process {
     /// Opens a process.
     ///
     /// # Errors
-    /// There is no such process.
+    /// There is no such process, or its software ga10b does not answer.
     pub fn open(pid: u32) -> anyhow::Result<Self> {
         // SAFETY: the call takes numbers alone.
         let pidfd = owned(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) });
@@ -59,15 +59,34 @@ impl Process {
             _ => anyhow::Error::new(error).context(format!("cannot open process {pid}")),
         })?;
         let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end().to_owned();
-        let software = match Remote::connect(pid) {
-            Ok(remote) => Some(remote),
-            Err(Errno::EACCES) => {
-                eprintln!("nvdiag: the software ga10b of process {pid} is shown to its own user alone");
-                None
-            }
-            Err(_) => None,
-        };
-        Ok(Self { pid, name, pidfd, software })
+        let process = Self { pid, name, pidfd, software: Remote::connect(pid) };
+        let state = state(pid);
+        ensure!(
+            state != Some('Z'),
+            "process {pid} ({}) has ended: its state is Z in /proc/{pid}/stat until its parent has waited for it, and \
+             nothing of it is open",
+            process.name
+        );
+        match &process.software {
+            Ok(_) if is_stopped(state) => Err(process.silent()),
+            Err(Errno::ETIMEDOUT) => Err(process.silent()),
+            _ => Ok(process),
+        }
+    }
+
+    /// Why its software ga10b does not answer.
+    fn silent(&self) -> anyhow::Error {
+        let Self { pid, name, .. } = self;
+        match state(*pid) {
+            state @ Some(letter) if is_stopped(state) => anyhow!(
+                "process {pid} ({name}) is stopped (state {letter} in /proc/{pid}/stat), and so is the software ga10b \
+                 in it: let it go on (kill -CONT {pid}, or in its debugger)"
+            ),
+            _ => anyhow!(
+                "the software ga10b of process {pid} ({name}) does not answer: it ends, hangs, or others inspect it; \
+                 try again"
+            ),
+        }
     }
 
     /// Its number.
@@ -77,22 +96,22 @@ impl Process {
 
     /// The process in words.
     pub fn title(&self) -> String {
-        let on = if self.software.is_some() { " on the software ga10b" } else { "" };
+        let on = if self.software.is_ok() { " on the software ga10b" } else { "" };
         format!("process {} ({}){on}", self.pid, self.name)
     }
 
     /// Returns the system calls of its GPU.
     pub fn driver(&self) -> &dyn Sys {
         match &self.software {
-            Some(remote) => remote,
-            None => &Linux,
+            Ok(remote) => remote,
+            Err(_) => &Linux,
         }
     }
 
     /// Its descriptors, by number.
     ///
     /// # Errors
-    /// It has ended, or this user may not inspect it.
+    /// It has ended, does not answer, or this user may not inspect it.
     pub fn descriptors(&self) -> anyhow::Result<Vec<Descriptor>> {
         let entries = descriptors(self.pid).map_err(|error| match error.kind() {
             ErrorKind::NotFound => anyhow!("process {} has ended", self.pid),
@@ -104,14 +123,15 @@ impl Process {
             _ => anyhow::Error::new(error)
                 .context(format!("cannot list the descriptors of process {}", self.pid)),
         })?;
-        let Some(remote) = &self.software else { return Ok(entries) };
+        let Ok(remote) = &self.software else { return Ok(entries) };
         let named = entries.into_iter().map(|descriptor| {
             // To the kernel these are pipes and files without a name.
             if !descriptor.name.starts_with("pipe:") && !descriptor.name.starts_with("/memfd:") {
                 return Ok(Some(descriptor));
             }
             let Some(copy) = self.duplicate(descriptor.number)? else { return Ok(None) };
-            let name = remote.descriptor_name(copy.as_fd()).unwrap_or(descriptor.name);
+            let name = remote.descriptor_name(copy.as_fd()).map_err(|_| self.silent())?;
+            let name = name.unwrap_or(descriptor.name);
             Ok(Some(Descriptor { number: descriptor.number, name }))
         });
         named.filter_map(Result::transpose).collect()
@@ -147,12 +167,12 @@ impl Process {
     /// something else.
     ///
     /// # Errors
-    /// Those of [`Process::duplicate`].
+    /// Those of [`Process::duplicate`], or the software ga10b does not answer.
     pub fn copy(&self, descriptor: &Descriptor) -> anyhow::Result<Option<OwnedFd>> {
         let Some(copy) = self.duplicate(descriptor.number)? else { return Ok(None) };
         let name = match &self.software {
-            Some(remote) => remote.descriptor_name(copy.as_fd()),
-            None => link_name(format!("/proc/self/fd/{}", copy.as_raw_fd())).ok(),
+            Ok(remote) => remote.descriptor_name(copy.as_fd()).map_err(|_| self.silent())?,
+            Err(_) => link_name(format!("/proc/self/fd/{}", copy.as_raw_fd())).ok(),
         };
         Ok(name.is_none_or(|name| name == descriptor.name).then_some(copy))
     }
@@ -174,21 +194,38 @@ impl Process {
     pub fn host_ranges(&self) -> Vec<HostRange> {
         host_ranges(self.pid)
     }
+}
 
-    /// The map that the process writes of its own address space, if `HCQ_MAP_DIR` is set.
-    pub fn map_file(&self) -> Option<PathBuf> {
-        let environment = fs::read(format!("/proc/{}/environ", self.pid)).ok()?;
-        let folder = environment.split(|b| *b == 0).find_map(|v| v.strip_prefix(b"HCQ_MAP_DIR="))?;
-        let folder = std::str::from_utf8(folder).ok().filter(|folder| !folder.is_empty())?;
-        // A relative folder is one below where the process works.
-        let base = fs::read_link(format!("/proc/{}/cwd", self.pid)).ok()?;
-        Some(base.join(folder).join(format!("{}.json", self.pid))).filter(|path| path.exists())
-    }
+/// The value of an environment variable that a process was started with.
+fn variable(pid: u32, name: &str) -> Option<String> {
+    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let value = |set: &[u8]| Some(set.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?.to_vec());
+    String::from_utf8(environment.split(|b| *b == 0).find_map(value)?).ok()
+}
+
+/// The map that a process writes of its own address space, if `HCQ_MAP_DIR` is set.
+pub fn map_file(pid: u32) -> Option<PathBuf> {
+    let folder = variable(pid, "HCQ_MAP_DIR").filter(|folder| !folder.is_empty())?;
+    // A relative folder is one below where the process works.
+    let base = fs::read_link(format!("/proc/{pid}/cwd")).ok()?;
+    Some(base.join(folder).join(format!("{pid}.json"))).filter(|path| path.exists())
 }
 
 /// Returns the CPU mappings of a process; none if it has ended, or without the right to know.
 pub fn host_ranges(pid: u32) -> Vec<HostRange> {
     HostRange::read(&fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default())
+}
+
+/// The letter of a process's state in `/proc/PID/stat`.
+fn state(pid: u32) -> Option<char> {
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // Its name, in parentheses, may hold any.
+    String::from_utf8_lossy(&stat).rsplit_once(") ")?.1.chars().next()
+}
+
+/// Whether a signal or a debugger has stopped a process in that state.
+fn is_stopped(state: Option<char>) -> bool {
+    matches!(state, Some('T' | 't'))
 }
 
 /// The descriptors of a process, as the kernel shows them.
@@ -222,12 +259,19 @@ fn owned(answer: libc::c_long) -> io::Result<OwnedFd> {
 
 /// Why a process that was opened has nothing of nvgpu to inspect.
 pub fn nothing_to_ask(process: &Process, what: &str) -> anyhow::Error {
-    anyhow!(
-        "{} holds no {what} of nvgpu. On a Jetson: is it the process that uses the GPU? On the software ga10b it has to be \
-         started with {}=1; the desktop driver cannot be asked from outside",
-        process.title(),
-        ga10b_sim::SimConfig::VISIBLE
-    )
+    const VISIBLE: &str = ga10b_sim::SimConfig::VISIBLE;
+    let why = match (&process.software, variable(process.pid, VISIBLE).as_deref()) {
+        (Ok(_), _) => "it has made none yet, or has closed it".to_owned(),
+        (Err(Errno::EACCES), _) => "its software ga10b is shown to its own user alone".to_owned(),
+        (Err(_), Some("1")) => format!(
+            "it was started with {VISIBLE}=1, and has opened no software ga10b yet, has closed it, or uses another GPU"
+        ),
+        (Err(_), _) => format!(
+            "on a Jetson: is it the process that uses the GPU? On the software ga10b it has to be started with \
+             {VISIBLE}=1; the desktop driver cannot be asked from outside"
+        ),
+    };
+    anyhow!("{} holds no {what} of nvgpu: {why}", process.title())
 }
 
 /// Opens a process and lists its descriptors.

@@ -123,9 +123,8 @@ impl Snapshot {
     /// Keeps the map of a process: its own file, or the driver's answer.
     fn add_map(&mut self, pid: u32, maps: Option<&Path>) {
         let left = maps.map(|folder| folder.join(format!("{pid}.json"))).filter(|path| path.exists());
-        let opened = process::look_at(pid);
-        let own = left.or_else(|| opened.as_ref().ok()?.0.map_file());
-        let found = match (own, opened) {
+        let own = left.or_else(|| process::map_file(pid));
+        let found = match (own, process::look_at(pid)) {
             (Some(path), _) => read(&path, MAP_BYTES)
                 .map(|bytes| {
                     (bytes, format!("the address map is the one that the process kept, {}", path.display()))

@@ -9,7 +9,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hcq::{Args, Device, Error, LaunchConfig, Selector};
 use nvdiag::provoke::{IMAGES, Kind};
@@ -197,6 +197,72 @@ fn a_process_that_does_not_show_its_software_device_is_told_how_to() {
     }
 }
 
+/// The error of `esr --pid` and of `vamap --pid`, at once; `None` where this kernel has no pidfds.
+fn refusals(pid: u32) -> Option<[String; 2]> {
+    let mut all = ["esr", "vamap"].map(|command| {
+        let began = Instant::now();
+        let run = nvdiag(&[command, "--pid", &pid.to_string()]);
+        let error = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert_eq!(run.status.code(), Some(2), "{error}");
+        assert!(began.elapsed() < Duration::from_secs(9), "{:?}: {error}", began.elapsed());
+        error
+    });
+    match all.iter_mut().find(|error| error.contains("this kernel cannot")) {
+        Some(error) => {
+            ga10b_oracles::skipped(error);
+            None
+        }
+        None => Some(all),
+    }
+}
+
+/// Waits until a process is in a state of `/proc/PID/stat`.
+fn wait_state(pid: u32, state: char) {
+    let began = Instant::now();
+    let is_there = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("a process");
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(state))
+    };
+    while !is_there() {
+        assert!(began.elapsed() < Duration::from_secs(20), "it is not in state {state}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_stopped_process_is_called_so_and_not_waited_for() {
+    use nix::sys::signal::{Signal, kill};
+    let Some(other) = Other::start("sim", &[("NVGPU_SIM_VISIBLE", Path::new("1"))]) else { return };
+    let pid = nix::unistd::Pid::from_raw(other.child.id().cast_signed());
+    kill(pid, Signal::SIGSTOP).expect("it runs");
+    wait_state(other.child.id(), 'T');
+    let refused = refusals(other.child.id());
+    kill(pid, Signal::SIGCONT).expect("it is there");
+    for error in refused.into_iter().flatten() {
+        assert!(error.contains("is stopped (state T") && error.contains(&format!("kill -CONT {pid}")), "{error}");
+    }
+    // It answers as before.
+    look_at(&other, false);
+}
+
+#[test]
+fn a_process_without_a_software_device_is_not_told_to_set_what_it_has_set() {
+    let mut command = Command::new("sleep");
+    let mut child = command.arg("600").env("NVGPU_SIM_VISIBLE", "1").spawn().expect("a program");
+    let refused = refusals(child.id());
+    child.kill().expect("it runs");
+    wait_state(child.id(), 'Z');
+    let ended = refusals(child.id());
+    child.wait().expect("it ended");
+    for error in refused.into_iter().flatten() {
+        assert!(error.contains("was started with NVGPU_SIM_VISIBLE=1"), "{error}");
+        assert!(!error.contains("has to be"), "{error}");
+    }
+    for error in ended.into_iter().flatten() {
+        assert!(error.contains("has ended: its state is Z") && !error.contains("NVGPU"), "{error}");
+    }
+}
+
 #[test]
 fn processes_that_are_gone_or_none_are_told_apart() {
     for command in ["esr", "vamap"] {
@@ -226,14 +292,15 @@ fn a_visitor_changes_nothing_and_makes_nothing() {
     let remote = ga10b_sim::Remote::connect(std::process::id()).expect("visible");
     assert_eq!(remote.open(c"/dev/nvmap", OFlag::O_RDWR).err(), Some(Errno::EACCES));
     let ctrl = sim.open(c"/dev/nvgpu/igpu0/ctrl", OFlag::O_RDWR).expect("a node");
-    assert_eq!(remote.descriptor_name(ctrl.as_fd()).as_deref(), Some("/dev/nvgpu/igpu0/ctrl"));
+    let name = remote.descriptor_name(ctrl.as_fd()).expect("answered");
+    assert_eq!(name.as_deref(), Some("/dev/nvgpu/igpu0/ctrl"));
     let gpu = nvgpu_sys::characteristics(&remote, ctrl.as_fd()).expect("told");
     assert_eq!(gpu.sm_arch_sm_version, 0x807);
     // SAFETY: the struct holds no addresses.
     let made = unsafe { call(&remote, ctrl.as_fd(), &mut nvgpu_alloc_as_args::default()) };
     assert_eq!(made.expect_err("refused").errno, Errno::EPERM);
     let file = std::fs::File::open("/dev/null").expect("a file");
-    assert_eq!(remote.descriptor_name(file.as_fd()), None);
+    assert_eq!(remote.descriptor_name(file.as_fd()), Ok(None));
     // The machine ends while another process inspects it.
     drop(sim);
     assert!(nvgpu_sys::characteristics(&remote, ctrl.as_fd()).is_err());

@@ -25,7 +25,8 @@ use std::sync::{Mutex, PoisonError};
 /// `hcq`). What makes new objects or maps memory is refused: that is the process's own business.
 #[derive(Debug)]
 pub struct Remote {
-    socket: Mutex<OwnedFd>,
+    /// `None` once the machine has not answered in time.
+    socket: Mutex<Option<OwnedFd>>,
     memory: UserMemory,
 }
 
@@ -33,34 +34,58 @@ impl Remote {
     /// Finds the machine of a process.
     ///
     /// # Errors
-    /// `ECONNREFUSED` when the process has none that visitors may see; `EACCES` when it is another user's.
+    /// `ECONNREFUSED` when the process has none that visitors may see; `EACCES` when it is another user's;
+    /// `ETIMEDOUT` when visitors before this one wait too, for ten seconds.
     pub fn connect(pid: u32) -> Result<Self, Errno> {
         let socket = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None)?;
-        connect(socket.as_raw_fd(), &address(pid)?)?;
+        // Before the call, which waits where others do.
+        limit_waits(socket.as_fd())?;
+        connect(socket.as_raw_fd(), &address(pid)?).map_err(timed_out)?;
         // The peer reads memory of this process: it must be the process `pid` of the same user.
         let peer = peer(socket.as_fd())?;
         if peer.uid() != nix::unistd::geteuid().as_raw() || u32::try_from(peer.pid()) != Ok(pid) {
             return Err(Errno::EACCES);
         }
-        limit_waits(socket.as_fd())?;
-        Ok(Self { socket: Mutex::new(socket), memory: UserMemory::new()? })
+        Ok(Self { socket: Mutex::new(Some(socket)), memory: UserMemory::new()? })
     }
 
     /// Name of the inode of a descriptor of that machine, as `/proc/<pid>/fd` would show it on a real
-    /// one; buffers are `/dmabuf:`.
-    pub fn descriptor_name(&self, fd: BorrowedFd<'_>) -> Option<String> {
-        let answer = self.call(Head { kind: kind::NAME, ..Head::default() }, &[], Some(fd)).ok()?;
-        answer.result().ok()?;
-        String::from_utf8(answer.content).ok()
+    /// one; buffers are `/dmabuf:`. `None` for other files.
+    ///
+    /// # Errors
+    /// `ETIMEDOUT` when the machine does not answer within ten seconds, and for all calls from then on;
+    /// `ECONNRESET` or `EPIPE` when it is gone.
+    pub fn descriptor_name(&self, fd: BorrowedFd<'_>) -> Result<Option<String>, Errno> {
+        let answer = self.call(Head { kind: kind::NAME, ..Head::default() }, &[], Some(fd))?;
+        match answer.result() {
+            Err(Errno::ENOENT) => Ok(None),
+            answered => answered.map(|_| String::from_utf8(answer.content).ok()),
+        }
     }
 
     /// Sends a request and serves the machine's requests in return, until it answers.
     fn call(&self, head: Head, content: &[u8], fd: Option<BorrowedFd<'_>>) -> Result<Message, Errno> {
-        let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut message = ask(socket.as_fd(), head, content, fd)?;
+        let mut socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = socket.as_ref().ok_or(Errno::ETIMEDOUT)?;
+        let answer = self.converse(open.as_fd(), head, content, fd).map_err(timed_out);
+        if matches!(answer, Err(Errno::ETIMEDOUT)) {
+            // A late answer would be taken for that of the next request, and each would wait as long.
+            *socket = None;
+        }
+        answer
+    }
+
+    fn converse(
+        &self,
+        socket: BorrowedFd<'_>,
+        head: Head,
+        content: &[u8],
+        fd: Option<BorrowedFd<'_>>,
+    ) -> Result<Message, Errno> {
+        let mut message = ask(socket, head, content, fd)?;
         while message.head.kind != kind::DONE {
-            self.give(socket.as_fd(), &message)?;
-            message = receive(socket.as_fd())?.ok_or(Errno::ECONNRESET)?;
+            self.give(socket, &message)?;
+            message = receive(socket)?.ok_or(Errno::ECONNRESET)?;
         }
         Ok(message)
     }
@@ -92,6 +117,11 @@ impl Remote {
             _ => Err(Errno::EPROTO),
         }
     }
+}
+
+/// The error of a wait that [`limit_waits`] has ended.
+fn timed_out(errno: Errno) -> Errno {
+    if errno == Errno::EAGAIN { Errno::ETIMEDOUT } else { errno }
 }
 
 // SAFETY: descriptors come from the kernel, over a socket; nothing is mapped.
@@ -134,5 +164,35 @@ unsafe impl Sys for Remote {
     fn close(&self, fd: OwnedFd) -> Result<(), Errno> {
         drop(fd);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use nix::sys::socket::{Backlog, bind, listen};
+
+    use super::*;
+    use crate::caller::message::PATIENCE;
+
+    #[test]
+    fn a_machine_that_does_not_answer_is_waited_for_once() {
+        // Nobody takes visitors, and one alone may wait.
+        let door = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None).unwrap();
+        bind(door.as_raw_fd(), &address(std::process::id()).unwrap()).unwrap();
+        listen(&door, Backlog::new(0).unwrap()).unwrap();
+        let began = Instant::now();
+        let remote = Remote::connect(std::process::id()).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                assert_eq!(Remote::connect(std::process::id()).err(), Some(Errno::ETIMEDOUT));
+            });
+            for _ in 0..9 {
+                assert_eq!(remote.descriptor_name(door.as_fd()), Err(Errno::ETIMEDOUT));
+            }
+            assert_eq!(remote.open(c"/dev/nvgpu/igpu0/dbg", OFlag::O_RDWR).err(), Some(Errno::ETIMEDOUT));
+        });
+        assert!(began.elapsed() < Duration::from_secs(2 * PATIENCE as u64), "{:?}", began.elapsed());
     }
 }
