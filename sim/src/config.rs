@@ -129,14 +129,14 @@ impl SimConfig {
     /// Facts of a real machine that are other than the model has them, by name: `late-gp-get,dead-veid-0`;
     /// [`WhatIfs`] has them all.
     pub const WHAT_IF: &str = "NVGPU_SIM_WHATIF";
-    /// Unless `0`: kernel-log lines on stderr.
+    /// `1`: kernel-log lines on stderr; `0`: none.
     pub const VERBOSE: &str = "NVGPU_SIM_VERBOSE";
-    /// Unless `0`: other processes of the user may inspect the machine.
+    /// `1`: other processes of the user may inspect the machine; `0`: none may.
     pub const VISIBLE: &str = "NVGPU_SIM_VISIBLE";
-    /// Unless `0`: what channels fetch is reported to a tracer.
+    /// `1`: what channels fetch is reported to a tracer; `0`: it is not.
     pub const SUBMISSIONS: &str = "NVGPU_SIM_SUBMISSIONS";
 
-    /// Unless `0`: `libnvgpu_sim.so` reports each call to `nvdiag trace`. The library alone reads it.
+    /// `1`: `libnvgpu_sim.so` reports each call to `nvdiag trace`; `0`: none. The library alone does so.
     pub const TRACE: &str = "NVGPU_SIM_TRACE";
 
     /// All variables.
@@ -221,10 +221,22 @@ impl SimConfig {
                 }
             };
         }
-        let is_on = |variable| value(variable).is_some_and(|value| !value.is_empty() && value != "0");
-        config.verbose = is_on(Self::VERBOSE);
-        config.visible = is_on(Self::VISIBLE);
-        config.report_submissions = is_on(Self::SUBMISSIONS);
+        let mut is_traced = false;
+        for (variable, setting) in [
+            (Self::VERBOSE, &mut config.verbose),
+            (Self::VISIBLE, &mut config.visible),
+            (Self::SUBMISSIONS, &mut config.report_submissions),
+            (Self::TRACE, &mut is_traced),
+        ] {
+            read(variable, "0 or 1", &mut |value| {
+                *setting = match value {
+                    "0" => false,
+                    "1" => true,
+                    _ => return None,
+                };
+                Some(())
+            })?;
+        }
         Ok(config)
     }
 
@@ -300,6 +312,10 @@ mod tests {
             (SimConfig::SEED, "random"),
             (SimConfig::SESSION, "desktop:"),
             (SimConfig::TRAPS, "yes"),
+            (SimConfig::SUBMISSIONS, "2"),
+            (SimConfig::TRACE, "on"),
+            (SimConfig::VERBOSE, "yes"),
+            (SimConfig::VISIBLE, "yes"),
             (SimConfig::WHAT_IF, "late"),
             (SimConfig::SMS, "0"),
             (SimConfig::SMS, "17"),

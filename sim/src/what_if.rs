@@ -61,7 +61,8 @@ const NAMES: [(&str, WhatIf); 15] = [
 ];
 
 /// Facts of which one alone can be.
-const SIZES: WhatIf = WhatIf::CHARACTERISTICS_400.union(WhatIf::CHARACTERISTICS_312);
+const CONTRARY: [(&str, &str); 2] =
+    [("characteristics-400", "characteristics-312"), ("sm-first", "mmu-first")];
 
 /// Text before the name of a request that the driver does not know.
 const UNKNOWN_REQUEST: &str = "enotty=";
@@ -161,25 +162,26 @@ impl FromStr for WhatIfs {
         if list.is_empty() {
             return Ok(all);
         }
-        for name in list.split(',').map(str::trim) {
-            match NAMES.iter().find(|(known, _)| *known == name) {
+        let names: Vec<&str> = list.split(',').map(str::trim).collect();
+        for name in &names {
+            match NAMES.iter().find(|(known, _)| known == name) {
                 Some((_, fact)) => all.facts |= *fact,
                 None => {
                     let of = name.strip_prefix(UNKNOWN_REQUEST);
                     let of = of.ok_or_else(|| UnknownWhatIf {
-                        what: name.to_owned(),
+                        what: (*name).to_owned(),
                         expected: Self::EXPECTED.into(),
                     })?;
                     all.unknown_requests.push(request(of)?.name.to_owned());
                 }
             }
         }
-        match all.has(SIZES) {
-            true => Err(UnknownWhatIf {
+        match CONTRARY.iter().find(|(one, other)| names.contains(one) && names.contains(other)) {
+            Some((one, other)) => Err(UnknownWhatIf {
                 what: list.to_owned(),
-                expected: "characteristics of one size alone".into(),
+                expected: format!("{one} or {other}, and not both").into(),
             }),
-            false => Ok(all),
+            None => Ok(all),
         }
     }
 }
@@ -218,9 +220,11 @@ mod tests {
             let error = error(bad);
             assert!(error.starts_with(bad) && error.contains(near) && error.len() < 400, "{error}");
         }
-        assert!(
-            error("characteristics-400,characteristics-312")
-                .ends_with("expected characteristics of one size alone")
-        );
+        for [one, other] in [["characteristics-400", "characteristics-312"], ["sm-first", "mmu-first"]] {
+            for list in [format!("{one},{other}"), format!("{other},dead-veid-0,{one}")] {
+                let error = error(&list);
+                assert_eq!(error, format!("{list}: expected {one} or {other}, and not both"));
+            }
+        }
     }
 }

@@ -34,7 +34,7 @@ pub(crate) fn with<R>(f: impl FnOnce(&Watcher) -> R) -> Option<R> {
 fn start() -> Option<(Watcher, u32)> {
     // SAFETY: a search has no condition.
     let simulated = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"nvgpu_sim_notes".as_ptr()) };
-    let reports = std::env::var_os("NVGPU_SIM_SUBMISSIONS").is_some_and(|value| value != "0");
+    let reports = std::env::var_os("NVGPU_SIM_SUBMISSIONS").is_some_and(|value| value == "1");
     if !simulated.is_null() && reports {
         return None;
     }

@@ -239,7 +239,10 @@ fn a_stopped_process_is_called_so_and_not_waited_for() {
     let refused = refusals(other.child.id());
     kill(pid, Signal::SIGCONT).expect("it is there");
     for error in refused.into_iter().flatten() {
-        assert!(error.contains("is stopped (state T") && error.contains(&format!("kill -CONT {pid}")), "{error}");
+        assert!(
+            error.contains("is stopped (state T") && error.contains(&format!("kill -CONT {pid}")),
+            "{error}"
+        );
     }
     // It answers as before.
     look_at(&other, false);

@@ -31,7 +31,7 @@ impl Mark {
     pub(crate) fn begin(about: TraceMark, name: impl FnOnce() -> String) -> Self {
         static WANTED: OnceLock<bool> = OnceLock::new();
         let wanted =
-            *WANTED.get_or_init(|| std::env::var_os(ga10b_sim::SimConfig::TRACE).is_some_and(|v| v != "0"));
+            *WANTED.get_or_init(|| std::env::var_os(ga10b_sim::SimConfig::TRACE).is_some_and(|v| v == "1"));
         if wanted {
             let name = name();
             tell(TraceMark {
