@@ -324,6 +324,27 @@ fn bisect(what_if: &str, in_use: &str) -> (Option<i32>, serde_json::Value, Strin
     (code, document, text, fs::read_to_string(&profile).expect("a profile"))
 }
 
+#[test]
+fn a_profile_is_written_where_nothing_can_be_printed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let named = folder.path().join("named");
+    let usual = ["--device", "sim", "--bisect", "--host", "h"];
+    let asked = [&usual[..], &["--no-report", "--profile", named.to_str().expect("UTF-8")]].concat();
+    for arguments in [&usual[..], &asked] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let mut command = nvdiag(arguments);
+        let (code, _, err) =
+            text(&command.current_dir(folder.path()).stdout(writer).output().expect("it starts"));
+        assert_eq!((code, err.as_str()), (Some(0), ""), "{arguments:?}");
+        let files = folder.path().read_dir().expect("readable").map(|entry| entry.expect("an entry").path());
+        let [file] = &files.collect::<Vec<_>>()[..] else { panic!("{arguments:?} leaves another number") };
+        let profile = fs::read_to_string(file).expect("a profile");
+        assert!(profile.contains("preemption = cilp"), "{arguments:?}: {profile:?}");
+        fs::remove_file(file).expect("a file");
+    }
+}
+
 /// The cells with and without those settings, which have to be those that fail at a stage and those that work.
 fn failing(document: &serde_json::Value, name: &str, value: &str, stage: &str) {
     let cells = document["settings"]["cells"].as_array().expect("cells");
@@ -400,7 +421,7 @@ fn a_profile_replaces_a_profile_and_nothing_else() {
         fs::write(&path, content).expect("a file");
         let (code, out, err) = run(&asked);
         assert_eq!((code, out.as_str()), (Some(2), ""), "{content}");
-        assert!(err.contains("is no profile"), "{err}");
+        assert!(err.contains("is not a profile"), "{err}");
         assert_eq!(fs::read_to_string(&path).expect("the file"), content);
     }
     for content in ["", "subcontext = async # what ran\n", "# Settings that nvdiag bringup has tried: x\n"] {

@@ -209,7 +209,9 @@ impl Args {
         // Complete from here on, even if nothing can be printed.
         save(&mut results, &mut report, (!self.bisect).then_some(self.from.unwrap_or(1)))?;
         results.interrupted = None;
-        let mut text = Text { out, on: !json, has_file: report.is_some(), failed: None };
+        let leaves_profile = profile.is_some() || self.bisect && !self.no_report;
+        let has_file = report.is_some() || leaves_profile;
+        let mut text = Text { out, on: !json, has_file, failed: None };
         text.print(|out| results.print_head(out))?;
         let run = Run { args: self, driver, interrupts: &interrupts, llm_demo: LlmDemo::installed() };
         if !self.bisect {
