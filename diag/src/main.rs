@@ -7,7 +7,7 @@ mod cmd;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 use cmd::finding::{Finding, is_broken_pipe};
 use cmd::terminal::{self, Output};
@@ -80,6 +80,28 @@ fn run(cli: &Cli, out: &mut dyn Write) -> anyhow::Result<Finding> {
     }
 }
 
+/// The parser's message, without options that the user does not know or did not give.
+fn mended(mut message: clap::Error, command: &clap::Command) -> clap::Error {
+    let text = |kind| match message.get(kind) {
+        Some(ContextValue::String(text)) => text.as_str(),
+        _ => "",
+    };
+    // It proposes the options that this program gives its own processes, too.
+    let tip = text(ContextKind::SuggestedArg).trim_start_matches('-');
+    let mut options = command.get_subcommands().flat_map(clap::Command::get_arguments);
+    let is_hidden = options.any(|option| option.is_hide_set() && option.get_long() == Some(tip));
+    // It names the option also where the value came from the variable.
+    let is_given = || std::env::args_os().any(|word| word.as_encoded_bytes().starts_with(b"--device"));
+    let is_variable = text(ContextKind::InvalidArg).starts_with("--device ") && !is_given();
+    if is_hidden {
+        message.remove(ContextKind::SuggestedArg);
+    }
+    if is_variable {
+        message.insert(ContextKind::InvalidArg, ContextValue::String("HCQ_DEVICE".to_owned()));
+    }
+    message
+}
+
 /// The command line; or, after help or an error was printed, the code to exit with.
 fn command_line() -> Result<Cli, ExitCode> {
     // So that a number that is too small is refused for that, and not as an unknown option.
@@ -91,11 +113,14 @@ fn command_line() -> Result<Cli, ExitCode> {
     if let Some(columns) = terminal::columns() {
         command = command.term_width(columns);
     }
-    let parsed = command.try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
-    parsed.map_err(|message| match (message.print().and_then(|()| io::stdout().flush()), message.kind()) {
-        (Err(error), _) if error.kind() != io::ErrorKind::BrokenPipe => cannot_write(&error),
-        (_, ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => ExitCode::SUCCESS,
-        _ => ExitCode::from(2),
+    let parsed = command.try_get_matches_from_mut(std::env::args_os());
+    let parsed = parsed.and_then(|matches| Cli::from_arg_matches(&matches));
+    parsed.map_err(|message| mended(message, &command)).map_err(|message| {
+        match (message.print().and_then(|()| io::stdout().flush()), message.kind()) {
+            (Err(error), _) if error.kind() != io::ErrorKind::BrokenPipe => cannot_write(&error),
+            (_, ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => ExitCode::SUCCESS,
+            _ => ExitCode::from(2),
+        }
     })
 }
 

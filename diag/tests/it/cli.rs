@@ -279,6 +279,24 @@ fn the_software_gpu_is_described() {
 }
 
 #[test]
+fn a_device_that_is_none_is_blamed_on_where_it_was_named() {
+    let bad = |arguments: &[&str]| {
+        let (code, out, err) = output(nvdiag(arguments).env("HCQ_DEVICE", "gpu"));
+        assert_eq!((code, out.as_str()), (2, ""), "{arguments:?}");
+        err
+    };
+    for command in [&["info"][..], &["bringup"], &["provoke", "oob"]] {
+        let err = bad(command);
+        assert!(err.contains("'gpu' for 'HCQ_DEVICE'") && !err.contains("--device"), "{err}");
+        assert!(err.contains("expected auto, nvgpu, rm or sim"), "{err}");
+        let err = bad(&[command, &["--device", "cuda"]].concat());
+        assert!(err.contains("'cuda' for '--device <DEVICE>'") && !err.contains("HCQ_DEVICE"), "{err}");
+    }
+    let err = bad(&["vamap", "--device=cuda"]);
+    assert!(err.contains("'--device <DEVICE>'") && !err.contains("HCQ_DEVICE"), "{err}");
+}
+
+#[test]
 fn completions_name_every_command() {
     let (code, out, _) = output(&mut nvdiag(&["completions", "bash"]));
     assert_eq!(code, 0);
