@@ -59,7 +59,7 @@ pub struct Args {
     pc: Option<u64>,
     /// A running process: reads from the driver the SM records of its channel groups (nvgpu), through copies
     /// of its descriptors.
-    #[arg(long, value_name = "PID", conflicts_with_all = ["warp_esr", "watch"])]
+    #[arg(long, value_name = "PID", value_parser = process::number, conflicts_with_all = ["warp_esr", "watch"])]
     pid: Option<u32>,
     /// Follow the log and explain each fault as it occurs, until interrupted: the live one from now on, a
     /// file of --log from its end on (through rotation), a pipe until it ends. Exits with 1 if there was a

@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,6 +14,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nvdiag::session::Session;
 
 use crate::cmd::kernel_log::Kmsg;
+use crate::cmd::replaced::is_same;
 
 /// Bytes taken at once.
 const PIECE: usize = 1 << 16;
@@ -100,7 +101,7 @@ impl Log {
                 read_on(file, &mut more)?;
                 // The name may be absent for a moment, between one file and the next.
                 if let Ok(named) = std::fs::metadata(&*path)
-                    && is_other(&named, file)?
+                    && !is_same(&named, &file.metadata()?)
                     && let Ok(next) = File::open(&*path)
                 {
                     // Lines added to the old file after the last read.
@@ -181,12 +182,6 @@ pub fn follow(
         }
         std::thread::sleep(LOOK);
     }
-}
-
-/// Whether a name is now another file than the one that is open.
-fn is_other(named: &std::fs::Metadata, file: &File) -> io::Result<bool> {
-    let open = file.metadata()?;
-    Ok((named.dev(), named.ino()) != (open.dev(), open.ino()))
 }
 
 /// Reads what there is, to the end.

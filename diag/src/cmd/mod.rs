@@ -21,6 +21,7 @@ pub mod provoke;
 pub mod pushbuf;
 pub mod qmd;
 mod register;
+mod replaced;
 pub mod show;
 mod snapshot;
 mod store;

@@ -1,13 +1,13 @@
 //! Pictures and pages of a report, written to files.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use nvdiag::address_map::AddressMap;
 use nvdiag::fault::FaultList;
 use nvdiag::process_map::ProcessMap;
+
+use crate::cmd::replaced::ensure_same_kind;
 
 /// Where to write them.
 #[derive(Debug, clap::Args)]
@@ -46,27 +46,12 @@ impl Pictures {
     }
 }
 
-/// Refuses a file of another kind, which is not to be lost by a mistyped name: one that begins otherwise than
-/// what would be written. Pipes and devices lose nothing.
-pub fn ensure_same_kind(path: &Path, text: &str) -> anyhow::Result<()> {
-    let is_file = std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
-    let mut start = Vec::new();
-    if is_file && let Ok(file) = File::open(path) {
-        let _ = file.take(BEGINNING as u64).read_to_end(&mut start);
-    }
-    ensure!(
-        start.is_empty() || text.as_bytes().starts_with(&start),
-        "{} is there, and is no file that this command writes: give another name",
-        path.display()
-    );
-    Ok(())
-}
-
-/// Bytes by which files are told apart.
+/// Bytes by which pictures and pages are told from other files.
 const BEGINNING: usize = 4;
 
-/// Writes a file.
+/// Writes a picture or a page.
 pub fn put(path: &Path, text: &str) -> anyhow::Result<()> {
-    ensure_same_kind(path, text)?;
+    let is_own = |start: &[u8]| text.as_bytes().starts_with(&start[..start.len().min(BEGINNING)]);
+    ensure_same_kind(path, "a file of the kind that this option writes", is_own)?;
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }

@@ -16,6 +16,12 @@ use nix::errno::Errno;
 use nvdiag::process_map::HostRange;
 use nvgpu_sys::{Linux, Sys};
 
+/// Reads the number of a process.
+pub fn number(text: &str) -> Result<u32, &'static str> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or("a process's number, 1 or more, is expected")
+}
+
 /// A descriptor of another process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Descriptor {

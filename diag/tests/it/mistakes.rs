@@ -315,11 +315,36 @@ fn a_number_below_the_least_is_refused_as_one() {
         (&["provoke", "oob", "--deadline", "-1"][..], "--deadline"),
         (&["esr", "--last", "-1"], "--last"),
         (&["trace", "--pid", "-1"], "--pid"),
+        (&["esr", "--pid", "-1"], "--pid"),
+        (&["vamap", "--pid", "-1"], "--pid"),
         (&["qmd", "x", "--offset", "-1"], "--offset"),
     ] {
         let (code, _, err) = nvdiag(arguments);
         assert!(code == 2 && err.contains("invalid value '-1'") && err.contains(option), "{err}");
+        let says_least = err.contains("a process's number, 1 or more, is expected");
+        assert_eq!(says_least, option == "--pid", "{err}");
     }
+    refused_by_the_parser(&["esr", "--pid", "0"], &["a process's number, 1 or more, is expected"]);
+}
+
+/// Code 2, and a message of the command line's parser that holds the words.
+fn refused_by_the_parser(arguments: &[&str], words: &[&str]) {
+    let (code, _, err) = nvdiag(arguments);
+    assert_eq!(code, 2, "{arguments:?}: {err}");
+    assert!(
+        err.starts_with("error: ") && words.iter().all(|word| err.contains(word)),
+        "{arguments:?}: {err}"
+    );
+}
+
+#[test]
+fn a_tip_names_no_option_that_the_help_does_not() {
+    for option in ["--step", "--cell", "--figures", "--step-her"] {
+        let (code, _, err) = nvdiag(&["bringup", option, "1"]);
+        assert!(code == 2 && err.contains("unexpected argument"), "{err}");
+        assert!(!err.contains("-here") && !err.contains("tip"), "{err}");
+    }
+    refused_by_the_parser(&["bringup", "--bisekt"], &["a similar argument exists: '--bisect'"]);
 }
 
 #[test]
@@ -330,6 +355,7 @@ fn a_file_of_another_kind_is_not_overwritten() {
     refused(&["vamap", &map, "--svg", &own], &["thesis.tex is there", "another name"]);
     refused(&["esr", "--warp-esr", "f", "--html", &own], &["thesis.tex is there"]);
     refused(&["trace", "--log", &own, "--", "true"], &["thesis.tex is there"]);
+    refused(&["bringup", "--device", "sim", "--bisect", "--profile", &own], &["thesis.tex is there"]);
     assert_eq!(std::fs::read(&own).expect("kept"), b"\\documentclass");
     // The same command again writes its own file anew.
     for _ in 0..2 {

@@ -1,11 +1,8 @@
 //! The table of settings, each cell of which is a process of its own, and the resulting profile.
 
-use std::fs::OpenOptions;
-use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
 use hcq::{DeviceOptions, Profile};
 use nix::sys::signal::Signal;
 use nvdiag::bringup::process::Ended;
@@ -14,13 +11,10 @@ use nvdiag::bringup::settings::{Bases, Cell, Failure, HEAD, Stage, Table};
 
 use super::file::OutputFile;
 use super::text::Text;
-use crate::cmd::input::open_regular;
+use crate::cmd::replaced::ensure_same_kind;
 
 /// Time limit of a cell, which needs a tenth of a second: its parts have limits of their own.
 pub const DEADLINE: Duration = Duration::from_secs(30);
-
-/// Most bytes of a file that are read to know whether it is a profile.
-const LONGEST_LINE: u64 = 4 << 10;
 
 /// A cell that did not come to a result of its own.
 fn lost(settings: Profile, reason: String, seconds: f64) -> Cell {
@@ -72,23 +66,15 @@ pub fn search(
 
 /// The file that the user named for the profile: a new one, an empty one, or a profile that it replaces.
 pub fn profile_file(path: &Path) -> anyhow::Result<OutputFile> {
-    if path.is_file() {
-        let mut first = Vec::new();
-        let file = open_regular(path, OpenOptions::new().read(true));
-        let file = file.with_context(|| format!("cannot read {}", path.display()))?;
-        BufReader::new(file).take(LONGEST_LINE).read_until(b'\n', &mut first)?;
-        let first = String::from_utf8_lossy(&first);
+    let is_own = |start: &[u8]| {
+        let first = start.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        let first = String::from_utf8_lossy(first);
         let setting = first.split('#').next().unwrap_or_default();
         // A profile written by hand may begin with a setting.
-        let is_one =
-            first.starts_with(HEAD) || !setting.trim().is_empty() && setting.parse::<Profile>().is_ok();
-        ensure!(
-            first.is_empty() || is_one,
-            "{} is no profile, which --profile would replace: its first line has neither a setting nor {HEAD:?}; \
-             name another file",
-            path.display()
-        );
-    }
+        first.starts_with(HEAD) || !setting.trim().is_empty() && setting.parse::<Profile>().is_ok()
+    };
+    let kind = format!("a profile (its first line has neither a setting nor {HEAD:?})");
+    ensure_same_kind(path, &kind, is_own)?;
     OutputFile::named(path, "--profile")
 }
 

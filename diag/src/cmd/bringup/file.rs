@@ -3,7 +3,6 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
@@ -12,6 +11,7 @@ use nvdiag::bringup::report::Bringup;
 
 use super::collect;
 use crate::cmd::input::open_regular;
+use crate::cmd::replaced::{behind, is_same};
 
 /// A file, open.
 #[derive(Debug)]
@@ -49,10 +49,8 @@ impl OutputFile {
         let file = open_regular(path, OpenOptions::new().write(true).create(true).truncate(false));
         let file = file.with_context(cannot)?;
         let own = file.metadata().with_context(cannot)?;
-        let streams = [nix::sys::stat::fstat(io::stdout()), nix::sys::stat::fstat(io::stderr())];
-        let is_a_stream =
-            streams.iter().flatten().any(|stream| (stream.st_dev, stream.st_ino) == (own.dev(), own.ino()));
-        ensure!(!is_a_stream, printed());
+        let streams = [behind(&io::stdout()), behind(&io::stderr())];
+        ensure!(!streams.iter().flatten().any(|stream| is_same(stream, &own)), printed());
         Ok(Self { path: path.to_owned(), file })
     }
 
@@ -76,8 +74,7 @@ impl OutputFile {
 
     /// Whether `other` is this file, by whatever name.
     pub fn is(&self, other: &Self) -> io::Result<bool> {
-        let [own, other] = [self.file.metadata()?, other.file.metadata()?];
-        Ok((own.dev(), own.ino()) == (other.dev(), other.ino()))
+        Ok(is_same(&self.file.metadata()?, &other.file.metadata()?))
     }
 
     /// Returns its path.

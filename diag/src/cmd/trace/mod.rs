@@ -19,6 +19,7 @@ use nvdiag::trace::{self, Header, LogReader};
 use self::sink::{Files, Sink, Style};
 use self::tracer::{End, Events, Tracer};
 use crate::cmd::finding::Finding;
+use crate::cmd::process;
 
 /// Show a program's calls to the GPU's drivers: every ioctl with its arguments, open, close, mmap, dup.
 ///
@@ -41,7 +42,7 @@ traced.")]
 #[command(group = ArgGroup::new("traced").required(true).args(["pid", "replay", "command"]))]
 pub struct Args {
     /// Follow a process that runs already, until it ends or an interrupt (Ctrl-C); it runs on then.
-    #[arg(long)]
+    #[arg(long, value_parser = process::number)]
     pid: Option<u32>,
     /// Print a log again.
     #[arg(long, value_name = "FILE")]

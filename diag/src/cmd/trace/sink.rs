@@ -12,7 +12,7 @@ use nvdiag::Report;
 use nvdiag::trace::{Call, Event, Header, LogWriter, Printer, Summary};
 
 use crate::cmd::finding::is_broken_pipe;
-use crate::cmd::pictures::ensure_same_kind;
+use crate::cmd::replaced;
 use crate::cmd::trace::capture::{Rings, Saver};
 use crate::cmd::trace::tracer::Events;
 
@@ -115,7 +115,7 @@ impl<'o> Sink<'o> {
         stdout: &'o mut dyn Write,
     ) -> anyhow::Result<Self> {
         let log = files.log.map(|path| {
-            ensure_same_kind(path, "{\"schema\"")?;
+            replaced::ensure_same_kind(path, "a log of calls", |start| start.starts_with(b"{\"schema\""))?;
             Log::create(path, header).with_context(|| cannot_write(path))
         });
         let log = log.transpose()?;
@@ -253,11 +253,8 @@ pub fn ensure_different(named: &[(&str, Option<&Path>)]) -> anyhow::Result<()> {
 }
 
 fn is_same(one: &Path, other: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
     match (fs::metadata(one), fs::metadata(other)) {
-        (Ok(one), Ok(other)) => {
-            one.is_file() && other.is_file() && (one.dev(), one.ino()) == (other.dev(), other.ino())
-        }
+        (Ok(one), Ok(other)) => one.is_file() && other.is_file() && replaced::is_same(&one, &other),
         (Err(_), Err(_)) => match (place(one), place(other)) {
             (Some(one), Some(other)) => one == other,
             _ => false,

@@ -23,7 +23,7 @@ use crate::cmd::finding::Finding;
 use crate::cmd::finding::show;
 use crate::cmd::input::{number, read_input};
 use crate::cmd::pictures::put;
-use crate::cmd::process::{Descriptor, Process, look_at, nothing_to_ask};
+use crate::cmd::process::{self, Descriptor, Process, look_at, nothing_to_ask};
 
 /// Show a GPU address space: regions, mappings, windows, holes, and mappings at addresses that are not
 /// allowed.
@@ -44,7 +44,7 @@ Exit codes: 0 nothing wrong; 1 a problem: overlaps, mappings in windows, damaged
 pub struct Args {
     /// The address spaces of a running process (a Jetson's; needs permission to trace it, and root for its
     /// mappings).
-    #[arg(long)]
+    #[arg(long, value_parser = process::number)]
     pid: Option<u32>,
     /// Page tables in a dump of physical memory: of LiME, or an ELF core (kdump). For authors of drivers: they
     /// tell the kinds and flags of mappings, which no request does.
