@@ -74,6 +74,9 @@ impl Other {
 impl Drop for Other {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
+        // A test that failed may have left it stopped.
+        let pid = nix::unistd::Pid::from_raw(self.child.id().cast_signed());
+        let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGCONT);
         let _ = self.child.wait();
     }
 }
