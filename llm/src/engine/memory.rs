@@ -41,8 +41,6 @@ pub struct DeviceModel {
     pub positions: Option<Buffer>,
     /// Weights and caches of each layer.
     pub layers: Vec<LayerMemory>,
-    /// Rotation of each pair per position.
-    pub turns: Buffer,
     /// The last norm.
     pub output_norm: NormMemory,
     /// The output matrix; the embedding if the model has no other.
@@ -88,9 +86,7 @@ impl DeviceModel {
         c.check_positions(context)?;
         let cache = CacheShape::new(c, kv, cached)?;
         let state = State::new(device, c.vocab, cache.context)?;
-        let turns = rotation(device, c, false)?;
-        let of_windows = c.window.and_then(|window| window.rope_base);
-        let turns_of_windows = of_windows.map_or(Ok(turns.clone()), |_| rotation(device, c, true))?;
+        let rotations = Rotations::new(device, c)?;
         let mut upload = Upload { device, c, loader: Loader::default(), progress };
         let embedding = upload.loader.add(device, &[model.embedding().into()])?;
         let positions = model.positions();
@@ -104,8 +100,7 @@ impl DeviceModel {
                 Ok(buffer)
             };
             let (keys, values) = (cached("keys")?, cached("values")?);
-            let has_window = c.window.is_some_and(|window| window.is_of(index));
-            let turns = if has_window { turns_of_windows.clone() } else { turns.clone() };
+            let turns = rotations.of(c, index);
             let window = c.window_of(index, context).map(fits).transpose()?;
             let steps = upload.steps(&model.layer(index))?;
             layers.push(LayerMemory { keys, values, turns, window, steps });
@@ -132,7 +127,6 @@ impl DeviceModel {
             embedding,
             positions,
             layers,
-            turns,
             output_norm,
             output,
             loading: begin.elapsed(),
@@ -292,12 +286,37 @@ fn stacked<'a>(device: &Device, loader: &mut Loader<'a>, rows: &[Rows<'a>]) -> R
     rows.chunk_by(joined).map(|group| loader.add(device, group)).collect()
 }
 
-/// The rotation of each pair of a head per position, in layers with a window if `windowed`; zero for pairs
-/// that do not rotate.
-fn rotation(device: &Device, c: &Config, windowed: bool) -> Result<Buffer> {
-    let mut steps: Vec<u64> = c.rope_frequencies(windowed).into_iter().map(turns).collect();
-    steps.resize(c.head_dim / 2, 0);
-    let buffer = device.alloc(8 * steps.len() as u64)?;
-    buffer.write_slice(0, &steps)?;
-    Ok(buffer)
+/// The rotation of each pair of a head per position; zero for pairs that do not rotate.
+struct Rotations {
+    all: Buffer,
+    /// Of layers with a window, and of layers that do not rotate, where they are others.
+    windowed: Buffer,
+    still: Buffer,
+}
+
+impl Rotations {
+    fn new(device: &Device, c: &Config) -> Result<Self> {
+        let buffer = |frequencies: Vec<f64>| -> Result<Buffer> {
+            let mut steps: Vec<u64> = frequencies.into_iter().map(turns).collect();
+            steps.resize(c.head_dim / 2, 0);
+            let buffer = device.alloc(8 * steps.len() as u64)?;
+            buffer.write_slice(0, &steps)?;
+            Ok(buffer)
+        };
+        let all = buffer(c.rope_frequencies(false))?;
+        let of_windows = c.window.and_then(|window| window.rope_base);
+        let windowed = of_windows.map_or(Ok(all.clone()), |_| buffer(c.rope_frequencies(true)))?;
+        let still = c.architecture.unrotated.map_or(Ok(all.clone()), |_| buffer(Vec::new()))?;
+        Ok(Self { all, windowed, still })
+    }
+
+    /// Those of layer `layer`.
+    fn of(&self, c: &Config, layer: usize) -> Buffer {
+        let has_window = c.window.is_some_and(|window| window.is_of(layer));
+        match (c.rotates(layer), has_window) {
+            (false, _) => self.still.clone(),
+            (true, false) => self.all.clone(),
+            (true, true) => self.windowed.clone(),
+        }
+    }
 }

@@ -227,7 +227,7 @@ impl<'a> Planner<'a> {
     fn new(m: &'a DeviceModel, blocks: u32) -> Result<Self> {
         let c = &m.config;
         let heads = Heads {
-            turns: m.turns.va().raw(),
+            turns: 0,
             keys: 0,
             values: 0,
             heads: fits(c.heads)?,
@@ -240,12 +240,11 @@ impl<'a> Planner<'a> {
             norms: None,
         };
         let State { words, logits, resident, .. } = &m.state;
-        let mut kept =
-            Vec::from([&m.turns, &m.output_norm.weight, words, logits, resident].map(Buffer::clone));
+        let mut kept = Vec::from([&m.output_norm.weight, words, logits, resident].map(Buffer::clone));
         kept.extend(m.matrices().map(|m| m.buffer().clone()));
         kept.extend(m.positions.iter().chain(&m.output_norm.bias).cloned());
         for layer in &m.layers {
-            kept.extend([&layer.keys, &layer.values].map(Buffer::clone));
+            kept.extend([&layer.turns, &layer.keys, &layer.values].map(Buffer::clone));
             kept.extend(layer.norms().flat_map(|norm| norm.bias.iter().chain([&norm.weight])).cloned());
             kept.extend(layer.products().flat_map(|p| p.bias.clone()));
             kept.extend(layer.products().flat_map(|p| head_norms(p).map(|n| n.weights.clone())).flatten());
@@ -319,7 +318,9 @@ impl<'a> Planner<'a> {
     fn layer(&mut self, layer: &LayerMemory, v: Vectors, mut x: Packets) -> Packets {
         let (m, mut streams) = (self.m, [v.between, v.after].into_iter());
         let [mut qkv, mut attended, mut gated] = [Packets::default(); 3];
-        let mut heads = Heads { keys: layer.keys.va().raw(), values: layer.values.va().raw(), ..self.heads };
+        let [turns, keys, values] =
+            [&layer.turns, &layer.keys, &layer.values].map(|buffer| buffer.va().raw());
+        let mut heads = Heads { turns, keys, values, ..self.heads };
         for step in &layer.steps {
             let Step::Product(p) = step else {
                 // Experts are not taken, so this is attention.

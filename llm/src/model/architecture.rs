@@ -12,6 +12,8 @@ pub struct Architecture {
     pub norm: Norm,
     /// The rotation of queries and keys.
     pub rotation: Rotation,
+    /// The last of each so many layers rotates nothing; files do not say it.
+    pub unrotated: Option<usize>,
     /// Norms of queries and keys.
     pub head_norms: HeadNorms,
     /// Between the products of the feed-forward block.
@@ -149,6 +151,7 @@ const LLAMA: Architecture = Architecture {
     name: "llama",
     norm: Norm::Rms,
     rotation: Rotation::Pairs,
+    unrotated: None,
     head_norms: HeadNorms::None,
     activation: Activation::SiluGate,
     fused_qkv: false,
@@ -162,6 +165,9 @@ const LLAMA: Architecture = Architecture {
     caps: Caps::None,
     wide_layers: None,
 };
+
+const SMOLLM3: Architecture =
+    Architecture { name: "smollm3", unrotated: Some(4), windows: Windows::None, ..LLAMA };
 
 const QWEN2: Architecture = Architecture {
     name: "qwen2",
@@ -227,8 +233,8 @@ const GEMMA3: Architecture = Architecture {
 
 impl Architecture {
     /// All of them.
-    pub const ALL: [&'static Self; 9] =
-        [&LLAMA, &QWEN2, &QWEN3, &GPT2, &OLMOE, &PHI3, &GEMMA, &GEMMA2, &GEMMA3];
+    pub const ALL: [&'static Self; 10] =
+        [&LLAMA, &SMOLLM3, &QWEN2, &QWEN3, &GPT2, &OLMOE, &PHI3, &GEMMA, &GEMMA2, &GEMMA3];
 
     /// The architecture called `name`.
     pub fn find(name: &str) -> Option<&'static Self> {

@@ -118,6 +118,9 @@ impl Config {
             "it must be even and at most the length of a head",
         )?;
         let yarn = if rotates { Yarn::read(gguf, architecture, context)? } else { None };
+        // Yarn scales the scores of layers that rotate.
+        let rule = "there are no kernels for yarn beside layers that do not rotate";
+        check(yarn.is_none() || architecture.unrotated.is_none(), &of("rope.scaling.type"), "yarn", rule)?;
         let whole = yarn.is_none() || rope_dim == head_dim;
         let rule = "with yarn, heads must rotate as a whole";
         check(whole, &of("rope.dimension_count"), rope_dim, rule)?;
@@ -167,6 +170,12 @@ impl Config {
     pub fn window_of(&self, layer: usize, context: usize) -> Option<usize> {
         let window = self.window.filter(|w| w.is_of(layer) && w.positions < context);
         window.map(|w| w.positions)
+    }
+
+    /// Whether layer `layer` rotates queries and keys.
+    pub fn rotates(&self, layer: usize) -> bool {
+        let kept = self.architecture.unrotated.is_none_or(|period| !(layer + 1).is_multiple_of(period));
+        kept && self.architecture.rotation != Rotation::None
     }
 
     /// Length of the query vector: `heads * head_dim`.

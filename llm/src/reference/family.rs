@@ -32,6 +32,11 @@ impl<'m> File<'m> {
         matches!(self.name, "qwen2" | "qwen3" | "olmoe" | "phi3" | "gemma" | "gemma2" | "gemma3")
     }
 
+    /// Whether layer `layer` leaves queries and keys as they are: each fourth of SmolLM3, from the third on.
+    pub fn is_without_positions(&self, layer: usize) -> bool {
+        self.name == "smollm3" && layer % 4 == 3
+    }
+
     /// Whether the gate's activation is GELU, not SiLU.
     pub fn gates_by_gelu(&self) -> bool {
         self.name.starts_with("gemma")

@@ -148,7 +148,9 @@ impl<'m> Reference<'m> {
         }
         let of_window = self.window_frequencies.as_ref().filter(|_| self.windows[index].is_some());
         let frequencies = of_window.unwrap_or(&self.frequencies);
-        for head in q.chunks_exact_mut(c.head_dim).chain(k.chunks_exact_mut(c.head_dim)) {
+        let rotating = if self.file.is_without_positions(index) { 0 } else { usize::MAX };
+        let heads = q.chunks_exact_mut(c.head_dim).chain(k.chunks_exact_mut(c.head_dim));
+        for head in heads.take(rotating) {
             rotate(head, self.position, frequencies, self.file.rotates_halves());
             let rotated = &mut head[..2 * self.frequencies.len()];
             rotated.iter_mut().for_each(|v| *v = (f64::from(*v) * self.rotated_length) as f32);

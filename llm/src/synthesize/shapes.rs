@@ -63,6 +63,21 @@ const LLAMA_8B: Shape = Shape {
     ..LLAMA_1B
 };
 
+/// `HuggingFaceTB/SmolLM3-3B`.
+const SMOLLM3_3B: Shape = Shape {
+    name: "smollm3-3b",
+    architecture: "smollm3",
+    layers: 36,
+    ff: 11_008,
+    heads: 16,
+    kv_heads: 4,
+    head_dim: 128,
+    context: 65_536,
+    rope_base: 5_000_000.0,
+    scaling: None,
+    ..LLAMA_1B
+};
+
 const QWEN2_1B: Shape = Shape {
     name: "qwen2.5-1.5b",
     architecture: "qwen2",
@@ -175,14 +190,25 @@ const TINY_WINDOW: usize = 4;
 const TINY_GEMMA: Shape =
     Shape { name: "tiny-gemma", architecture: "gemma", heads: 4, head_dim: 256, ..TINY_QWEN2 };
 
-const SHAPES: [Shape; 20] = [
+const SHAPES: [Shape; 22] = [
     LLAMA_1B,
     LLAMA_3B,
     LLAMA_8B,
+    SMOLLM3_3B,
     QWEN2_1B,
     Shape { name: "qwen3-0.6b", hidden: 1024, ff: 3072, ..QWEN3_1B },
     QWEN3_1B,
     TINY_LLAMA,
+    // The fourth layer does not rotate.
+    Shape {
+        name: "tiny-smollm3",
+        architecture: "smollm3",
+        layers: 4,
+        hidden: 256,
+        ff: 512,
+        heads: 4,
+        ..TINY_QWEN2
+    },
     TINY_QWEN2,
     // The queries are twice as long as the residual stream.
     Shape { name: "tiny-qwen3", architecture: "qwen3", head_dim: 128, ..TINY_QWEN2 },

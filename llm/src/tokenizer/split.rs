@@ -16,8 +16,9 @@ const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{
 const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
 /// The message about a name that is not known.
-pub(super) const NAMES: &str = "gpt-2, mpt, olmo, phi-2, llama-bpe, falcon3, pixtral, qwen2, deepseek-r1-qwen, smollm, starcoder, \
-                                refact, command-r and default are supported";
+pub(super) const NAMES: &str = "gpt-2, mpt, olmo, phi-2, llama-bpe, falcon3, pixtral, smaug-bpe, qwen2, \
+                                deepseek-r1-qwen, smollm, starcoder, refact, command-r and default are \
+                                supported";
 
 /// A way to split text, named by `tokenizer.ggml.pre`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +39,7 @@ pub(super) fn rule(name: &str) -> Option<Rule> {
         "llama-bpe" | "llama3" | "llama-v3" | "falcon3" | "pixtral" => {
             Some(Rule { patterns: &[LLAMA3], whole_pieces: true, adds_bos: true })
         }
+        "smaug-bpe" => plain(&[LLAMA3]),
         "qwen2" | "deepseek-r1-qwen" => plain(&[QWEN2]),
         "smollm" | "starcoder" | "refact" | "command-r" => plain(&[r"\p{N}", GPT2]),
         "default" => plain(&[r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", "[0-9][0-9][0-9]"]),
@@ -78,6 +80,7 @@ mod tests {
     fn llama3_groups_digits_by_three() {
         let expected = ["Hello", ",", " world", "!", " ", "123", "456", " don", "'t", " ", " x"];
         assert_eq!(pieces("llama-bpe", TEXT), expected);
+        assert_eq!(pieces("smaug-bpe", TEXT), expected);
     }
 
     #[test]

@@ -259,13 +259,15 @@ fn caps_that_single_precision_cannot_compute_are_refused() {
     }
 }
 
-/// Yarn would lengthen queries and keys of the layers without a window alone.
+/// Yarn would lengthen queries and keys of some layers alone: those without a window, those that rotate.
 #[test]
 fn yarn_beside_another_rotation_is_refused() {
-    let craft = Craft::new("tiny-gemma3:f16");
-    let model = craft.key("gemma3.rope.scaling.type", Value::String("yarn".into())).model();
-    let text = model.unwrap_err().to_string();
-    assert!(text.contains("gemma3.rope.scaling.type") && text.contains("yarn"), "{text}");
+    for name in ["gemma3", "smollm3"] {
+        let craft = Craft::new(&format!("tiny-{name}:f16"));
+        let key = format!("{name}.rope.scaling.type");
+        let text = craft.key(&key, Value::String("yarn".into())).model().unwrap_err().to_string();
+        assert!(text.contains(&key) && text.contains("yarn"), "{text}");
+    }
 }
 
 /// A window of no fewer positions than the context has limits nothing.
