@@ -7,7 +7,7 @@ use ga10b_llm::speculate::{
     Draft, DraftModel, Lookup, NoDraft, Sequence, Speculator, SpeculatorOptions, Statistics,
     check_vocabularies,
 };
-use ga10b_llm::{Columns, ColumnsOptions, Decoder, Model};
+use ga10b_llm::{ColumnsOptions, Decoder, Model};
 use hcq::Device;
 
 use crate::cli::speculation::Speculation;

@@ -37,10 +37,14 @@ impl Speculation {
         self.lookup || self.draft.is_some()
     }
 
+    /// Most tokens of a proposal.
+    pub fn most(&self) -> usize {
+        self.draft_max.map_or(DEFAULT_MOST, |most| most as usize)
+    }
+
     /// The options of a speculator.
     pub fn options(&self) -> SpeculatorOptions {
-        let most = self.draft_max.map_or(DEFAULT_MOST, |most| most as usize);
-        let options = SpeculatorOptions::new(most);
+        let options = SpeculatorOptions::new(self.most());
         if self.draft_always { options.fixed() } else { options }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use ga10b_llm::engine::PAGE;
-use ga10b_llm::{Columns, ColumnsOptions, Model, Tokenizer};
+use ga10b_llm::{ColumnsOptions, Model, Tokenizer};
 use tokio::runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -106,12 +106,12 @@ pub fn run(serve: &Serve) -> anyhow::Result<Outcome> {
 
 /// The number of requests that are processed at the same time.
 fn parallel(serve: &Serve) -> anyhow::Result<usize> {
-    let (engine, drafts) = (serve.common.launching.engine, serve.speculation.is_asked());
-    let alone = engine.is_some() || drafts;
+    let (engine, draft) = (serve.common.launching.engine, &serve.speculation.draft);
+    let alone = engine.is_some() || draft.is_some();
     match serve.parallel.map(|n| n as usize) {
         Some(parallel) if parallel > 1 && alone => {
-            let given = if engine.is_some() { "--engine is" } else { "--lookup and --draft are" };
-            Err(Usage(format!("{given} for --parallel 1, not {parallel}")).into())
+            let given = if engine.is_some() { "--engine" } else { "--draft" };
+            Err(Usage(format!("{given} is for --parallel 1, not {parallel}")).into())
         }
         Some(parallel) => Ok(parallel),
         None => Ok(if alone { 1 } else { DEFAULT_PARALLEL }),
@@ -135,7 +135,8 @@ fn processor<'a>(
     let mut columns = session::columns(&device, model, options, context.div_ceil(PAGE))?;
     // Else the first requests wait for it.
     columns.record_all()?;
-    Ok(Box::new(Batch::new(tokenizer, columns, caches)))
+    let lookup = if serve.speculation.lookup { serve.speculation.most() } else { 0 };
+    Ok(Box::new(Batch::new(tokenizer, columns, caches, lookup)))
 }
 
 /// Ends the server at the first signal, the program at the second one.

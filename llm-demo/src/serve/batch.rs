@@ -19,8 +19,8 @@ pub struct Batch<'a, S: Sequences> {
     tokenizer: &'a Tokenizer,
     scheduler: schedule::Scheduler<S>,
     tasks: BTreeMap<RequestId, Task<'a>>,
-    /// Pages that the prefix cache has given up, as far as they are counted.
-    evicted: u64,
+    /// What is counted of it already.
+    counted: schedule::Load,
 }
 
 /// A request of the scheduler.
@@ -83,12 +83,12 @@ impl Task<'_> {
 }
 
 impl<'a, S: Sequences> Batch<'a, S> {
-    /// With `caches` what several prompts begin with is processed once.
-    pub fn new(tokenizer: &'a Tokenizer, sequences: S, caches: bool) -> Self {
+    /// With `caches` what several prompts begin with is processed once. A text proposes up to `lookup` tokens.
+    pub fn new(tokenizer: &'a Tokenizer, sequences: S, caches: bool, lookup: usize) -> Self {
         let most = sequences.most_sequences();
-        let scheduler = schedule::Scheduler::new(sequences, most);
+        let scheduler = schedule::Scheduler::new(sequences, most).with_lookup(lookup);
         let scheduler = if caches { scheduler.with_prefix_cache() } else { scheduler };
-        Self { tokenizer, scheduler, tasks: BTreeMap::new(), evicted: 0 }
+        Self { tokenizer, scheduler, tasks: BTreeMap::new(), counted: schedule::Load::default() }
     }
 
     /// Takes requests for all sequences, unless one still waits for pages; waits for the first of them. False
@@ -208,8 +208,10 @@ impl<S: Sequences> Processor for Batch<'_, S> {
         metrics.pages_free.set(self.scheduler.sequences().free_pages() as i64);
         let load = self.scheduler.load();
         metrics.pages_cached.set(load.cached_pages as i64);
-        metrics.pages_evicted.inc_by(load.evicted_pages - self.evicted);
-        self.evicted = load.evicted_pages;
+        metrics.pages_evicted.inc_by(load.evicted_pages - self.counted.evicted_pages);
+        metrics.proposed_tokens.inc_by(load.proposed - self.counted.proposed);
+        metrics.accepted_tokens.inc_by(load.accepted - self.counted.accepted);
+        self.counted = load;
         if !self.accept(queue) {
             return Ok(false);
         }

@@ -36,6 +36,8 @@ pub struct Metrics {
     pub pages_free: Gauge,
     pub pages_cached: Gauge,
     pub pages_evicted: Counter,
+    pub proposed_tokens: Counter,
+    pub accepted_tokens: Counter,
     steps: Counter,
     step_columns: Histogram,
     first_token: Histogram,
@@ -60,6 +62,8 @@ impl Default for Metrics {
             pages_free: Gauge::default(),
             pages_cached: Gauge::default(),
             pages_evicted: Counter::default(),
+            proposed_tokens: Counter::default(),
+            accepted_tokens: Counter::default(),
             steps: Counter::default(),
             step_columns: Histogram::new(exponential_buckets(1.0, 2.0, 6)),
             first_token: long(),
@@ -89,6 +93,8 @@ impl Metrics {
         );
         r.register("pages_cached", "Pages of the prefix cache", self.pages_cached.clone());
         r.register("pages_evicted", "Pages that the prefix cache gave up", self.pages_evicted.clone());
+        r.register("proposed_tokens", "Tokens that --lookup proposed", self.proposed_tokens.clone());
+        r.register("accepted_tokens", "Proposed tokens that were chosen", self.accepted_tokens.clone());
         r.register("steps", "Steps of several requests", self.steps.clone());
         r.register("step_columns", "Tokens of a step, of all its requests", self.step_columns.clone());
         let mut times = |name, help, histogram: &Histogram| {

@@ -56,7 +56,8 @@ fn mixtures_of_experts_take_drafts() {
     let model = model.to_str().expect("UTF-8");
     assert_eq!(run(&["synthesize", "tiny-olmoe:q8_0", model], "").0, 0);
     let same = ["run", "-m", model, "-n", "6", "-p", "ab ab ab", "--temp", "0"];
-    let [alone, drafted] = [&[][..], &["--lookup", "--draft-always"]].map(|draft| run(&[&same, draft].concat(), ""));
+    let [alone, drafted] =
+        [&[][..], &["--lookup", "--draft-always"]].map(|draft| run(&[&same, draft].concat(), ""));
     assert_eq!((drafted.0, &drafted.1), (0, &alone.1), "{}", drafted.2);
     assert!(drafted.2.contains("proposed tokens accepted"), "{}", drafted.2);
 }
@@ -120,8 +121,10 @@ fn a_conversation_goes_on_with_a_draft() {
 fn what_cannot_be_a_draft_is_refused_by_name() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
-    let llama = path("llama.gguf");
-    assert_eq!(run(&["synthesize", "tiny-llama:q4_0", &llama], "").0, 0);
+    let (llama, gpt2) = (path("llama.gguf"), path("gpt2.gguf"));
+    for (spec, path) in [("tiny-llama:q4_0", &llama), ("tiny-gpt2:q8_0", &gpt2)] {
+        assert_eq!(run(&["synthesize", spec, path], "").0, 0);
+    }
     for (args, words) in [
         (&["run", "--draft", &llama][..], &["llama.gguf", "another vocabulary", "its token "][..]),
         (&["run", "--draft", "/nonexistent.gguf"], &["cannot use the draft model /nonexistent.gguf"]),
@@ -130,7 +133,7 @@ fn what_cannot_be_a_draft_is_refused_by_name() {
         assert_eq!((code, out.as_str()), (1, ""), "{args:?}: {err}");
         assert!(words.iter().all(|words| err.contains(words)), "{args:?}: {err}");
     }
-    let (code, _, err) = run(&["serve", "--lookup", "--parallel", "2", "--port", "0"], "");
+    let (code, _, err) = run(&["serve", "--draft", &llama, "--parallel", "2", "--port", "0"], "");
     assert!(code == 2 && err.contains("--parallel 1, not 2"), "{err}");
     let file = path("story.session");
     for args in [
@@ -143,7 +146,7 @@ fn what_cannot_be_a_draft_is_refused_by_name() {
         assert!(err.contains("cannot be used with"), "{args:?}: {err}");
     }
     assert!(!folder.path().join("story.session").exists());
-    // The draft may be of an architecture that cannot verify.
+    // The draft may be of another architecture.
     let (code, _, err) = run(&["run", "-m", &llama, "--draft", &gpt2, "-n", "4", "-p", "the"], "");
     assert_eq!(code, 0, "{err}");
     assert!(err.contains("proposed tokens accepted"), "{err}");

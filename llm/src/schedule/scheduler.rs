@@ -10,6 +10,7 @@ use crate::sampler::Sampler;
 use crate::schedule::prefixes::Prefixes;
 use crate::schedule::requests::{Event, Finish, Job, Request, RequestId};
 use crate::schedule::sequences::Sequences;
+use crate::speculate::{Draft as _, Lengths, Lookup};
 
 /// Columns of a step that prompts get at least, while there are any.
 const LEAST_FOR_PROMPTS: usize = 8;
@@ -28,6 +29,10 @@ pub struct Load {
     pub cached_pages: usize,
     /// Pages that the prefix cache had to give up for requests, so far.
     pub evicted_pages: u64,
+    /// Tokens that were proposed and processed, so far, and those of them that were chosen.
+    pub proposed: u64,
+    /// See [`Load::proposed`].
+    pub accepted: u64,
 }
 
 /// An admitted request.
@@ -62,7 +67,8 @@ impl<I> Running<I> {
 /// request goes back to the head of the queue, and is computed again later: its text goes on as if nothing
 /// had happened. One chunk of one prompt is processed per step, so that texts go on between the chunks of
 /// long prompts. A common beginning of several prompts is processed once, if pages are kept
-/// ([`Scheduler::with_prefix_cache`]).
+/// ([`Scheduler::with_prefix_cache`]). Texts that repeat themselves get several tokens from a step, if they may
+/// propose some ([`Scheduler::with_lookup`]).
 #[derive(Debug)]
 pub struct Scheduler<S: Sequences> {
     sequences: S,
@@ -73,19 +79,41 @@ pub struct Scheduler<S: Sequences> {
     running: Vec<Running<S::Id>>,
     prefixes: Option<Prefixes<S::Page>>,
     evicted: u64,
+    /// Most tokens that a text proposes for a step.
+    lookup: usize,
+    proposed: u64,
+    accepted: u64,
     /// The text that the next step begins with, if it cannot take all.
     turn: usize,
     /// Columns of the last step.
     last_step: usize,
 }
 
-/// A part of a step: of which running request, how many tokens.
-type Part = (usize, usize);
+/// Tokens of a running request that a step processes.
+#[derive(Debug)]
+struct Part {
+    /// Number of the request.
+    number: usize,
+    /// How many of those that are left.
+    count: usize,
+    /// Tokens that may follow them.
+    proposed: Vec<u32>,
+}
+
+/// A column after which a request's next token is chosen.
+struct Choice {
+    /// Number of the part, and of the request.
+    part: usize,
+    number: usize,
+    column: usize,
+    /// Tokens that were proposed and chosen.
+    accepted: usize,
+}
 
 /// The tokens that a step processes.
 struct Wanted {
-    /// First, a chunk of the oldest prompt that has one left.
-    chunk: Option<Part>,
+    /// First, a chunk of the oldest prompt that has one left: of which request, how many tokens.
+    chunk: Option<(usize, usize)>,
     /// Columns.
     parts: Vec<Part>,
     /// The text that the step after it begins with.
@@ -103,6 +131,9 @@ impl<S: Sequences> Scheduler<S> {
             running: Vec::new(),
             prefixes: None,
             evicted: 0,
+            lookup: 0,
+            proposed: 0,
+            accepted: 0,
             turn: 0,
             last_step: 0,
         }
@@ -116,6 +147,14 @@ impl<S: Sequences> Scheduler<S> {
     #[must_use]
     pub fn with_prefix_cache(self) -> Self {
         Self { prefixes: Some(Prefixes::new(self.sequences.page_positions())), ..self }
+    }
+
+    /// Lets a text propose up to `most` tokens, those that followed its last ones before ([`Lookup`]), in
+    /// columns that a step has anyway ([`Sequences::columns_for`]). Each token is chosen from the logits after
+    /// exactly those before it: texts are the same.
+    #[must_use]
+    pub fn with_lookup(self, most: usize) -> Self {
+        Self { lookup: most, ..self }
     }
 
     /// Empties the prefix cache.
@@ -154,6 +193,8 @@ impl<S: Sequences> Scheduler<S> {
             running: self.running.len(),
             cached_pages: self.prefixes.as_ref().map_or(0, Prefixes::len),
             evicted_pages: self.evicted,
+            proposed: self.proposed,
+            accepted: self.accepted,
         }
     }
 
@@ -205,8 +246,7 @@ impl<S: Sequences> Scheduler<S> {
         }
     }
 
-    /// Processes one step and returns what happened, in the order of admission; nothing if there is no
-    /// request.
+    /// Processes one step and returns what happened, of each request in order; nothing if there is no request.
     ///
     /// # Errors
     /// The engine's errors; then the requests of the step are where they were before it.
@@ -215,47 +255,36 @@ impl<S: Sequences> Scheduler<S> {
         self.last_step = 0;
         self.admit(&mut events)?;
         self.catch_up(&mut events)?;
-        let (chunk, parts) = self.parts(&mut events)?;
+        let (chunk, mut parts) = self.parts(&mut events)?;
         if let Some((number, count)) = chunk {
             let running = &self.running[number];
             self.sequences.chunk(running.id, &running.left()[..count])?;
             self.advance(number, count)?;
         }
-        let tokens = parts.iter().map(|(_, count)| count).sum();
         if parts.is_empty() {
             return Ok(events);
         }
-        let of_part = |(number, count): &Part| {
-            let running = &self.running[*number];
-            running.left()[..*count].iter().map(|token| (running.id, *token))
+        let is_whole = |part: &Part| self.running[part.number].left().len() == part.count;
+        let choices = parts.iter().any(is_whole);
+        if choices {
+            self.propose(&mut parts)?;
+        }
+        let of_part = |part: &Part| {
+            let running = &self.running[part.number];
+            let tokens = running.left()[..part.count].iter().chain(&part.proposed);
+            tokens.map(|token| (running.id, *token)).collect::<Vec<_>>()
         };
         let work: Vec<(S::Id, u32)> = parts.iter().flat_map(of_part).collect();
-        let whole = |(number, count): &Part| self.running[*number].left().len() == *count;
-        if !parts.iter().any(whole) {
+        if !choices {
             self.sequences.fill(&work)?;
-            self.last_step = tokens;
-            parts.iter().try_for_each(|(number, count)| self.advance(*number, *count))?;
+            self.last_step = work.len();
+            parts.iter().try_for_each(|part| self.advance(part.number, part.count))?;
             return Ok(events);
         }
         let greedy = self.sequences.step(&work)?;
-        self.last_step = tokens;
-        let chosen = self.choose(&parts, &greedy)?;
-        let mut finished = Vec::new();
-        for ((number, count), chosen) in parts.iter().zip(chosen) {
-            self.advance(*number, *count)?;
-            let running = &mut self.running[*number];
-            let Some(chosen) = chosen else { continue };
-            let id = running.job.id;
-            let (event, finish) = match chosen {
-                None => (None, Some(Finish::NotFinite { position: running.done - 1 })),
-                Some(token) => running.job.take(token, self.sequences.context()),
-            };
-            events.extend(event.map(|event| (id, event)));
-            if let Some(finish) = finish {
-                events.push((id, Event::Finished(finish)));
-                finished.push((*number, finish));
-            }
-        }
+        self.last_step = work.len();
+        let mut finished = self.take(&parts, &greedy, &mut events)?;
+        finished.sort_unstable_by_key(|(number, _)| *number);
         finished.iter().rev().try_for_each(|(number, _)| self.end(*number))?;
         if finished.iter().any(|(_, finish)| matches!(finish, Finish::NotFinite { .. })) {
             // The cache may be the cause, and it may be from another.
@@ -264,37 +293,115 @@ impl<S: Sequences> Scheduler<S> {
         Ok(events)
     }
 
-    /// The next token of each part that ends its request's tokens, `None` where no logit is a number.
-    fn choose(&mut self, parts: &[Part], greedy: &[Option<u32>]) -> Result<Vec<Option<Option<u32>>>> {
-        let mut chosen = Vec::with_capacity(parts.len());
+    /// Lets the texts of a step propose tokens, in columns that the step has anyway and pages that are free.
+    fn propose(&mut self, parts: &mut [Part]) -> Result<()> {
+        let Self { sequences, running, lookup, proposed, .. } = self;
+        let tokens: usize = parts.iter().map(|part| part.count).sum();
+        let mut spare = sequences.columns_for(tokens).saturating_sub(tokens);
+        let mut needed = 0;
+        for Part { number, count, .. } in &*parts {
+            needed += sequences.pages_needed(running[*number].id, *count)?;
+        }
+        let mut free = sequences.free_pages().saturating_sub(needed);
+        let mut texts = parts.len();
+        for part in parts {
+            let share = spare.div_ceil(texts);
+            texts -= 1;
+            let own = &running[part.number];
+            let (length, written) = (own.job.tokens.len(), own.job.tokens.len() - own.job.prompt);
+            if own.left().len() != part.count {
+                continue;
+            }
+            // The last token that is wanted needs no more columns.
+            let room = (sequences.context() - length).min(own.job.most - written - 1);
+            let lengths = Lengths::all(share.min(*lookup).min(room));
+            let tokens = Lookup.propose(&own.job.tokens, &lengths)?.tokens;
+            let pages = sequences.pages_needed(own.id, part.count + tokens.len())?
+                - sequences.pages_needed(own.id, part.count)?;
+            if pages <= free {
+                free -= pages;
+                spare -= tokens.len();
+                *proposed += tokens.len() as u64;
+                part.proposed = tokens;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the tokens that follow what a step has processed. Returns the requests that are finished.
+    fn take(
+        &mut self,
+        parts: &[Part],
+        greedy: &[Option<u32>],
+        events: &mut Vec<(RequestId, Event)>,
+    ) -> Result<Vec<(usize, Finish)>> {
+        let mut choices = Vec::new();
+        let mut columns = 0;
+        for (part, Part { number, count, proposed }) in parts.iter().enumerate() {
+            let column = columns + count - 1;
+            columns += count + proposed.len();
+            if self.running[*number].left().len() == *count {
+                choices.push(Choice { part, number: *number, column, accepted: 0 });
+            }
+        }
+        let mut chosen = self.choose(&choices, greedy)?;
+        parts.iter().try_for_each(|part| self.advance(part.number, part.count))?;
+        let mut finished = Vec::new();
+        while !choices.is_empty() {
+            let mut next = Vec::new();
+            for (choice, chosen) in choices.into_iter().zip(chosen) {
+                let Choice { part, number, column, accepted } = choice;
+                let running = &mut self.running[number];
+                let id = running.job.id;
+                let (event, finish) = match chosen {
+                    None => (None, Some(Finish::NotFinite { position: running.done - 1 })),
+                    Some(token) => running.job.take(token, self.sequences.context()),
+                };
+                events.extend(event.map(|event| (id, event)));
+                if let Some(finish) = finish {
+                    events.push((id, Event::Finished(finish)));
+                    finished.push((number, finish));
+                } else if chosen.is_some() && parts[part].proposed.get(accepted).copied() == chosen {
+                    self.advance(number, 1)?;
+                    self.accepted += 1;
+                    next.push(Choice { part, number, column: column + 1, accepted: accepted + 1 });
+                }
+            }
+            choices = next;
+            chosen = self.choose(&choices, greedy)?;
+        }
+        for Part { number, .. } in parts.iter().filter(|part| !part.proposed.is_empty()) {
+            let Running { id, done, .. } = self.running[*number];
+            self.sequences.truncate(id, done)?;
+        }
+        Ok(finished)
+    }
+
+    /// The token after each of `choices`, which are in the order of requests; `None` where no logit is a
+    /// number.
+    fn choose(&mut self, choices: &[Choice], greedy: &[Option<u32>]) -> Result<Vec<Option<u32>>> {
+        let mut chosen: Vec<Option<u32>> = choices.iter().map(|choice| greedy[choice.column]).collect();
         let mut logits = Vec::new();
-        let mut column = 0;
-        for (part, (number, count)) in parts.iter().enumerate() {
-            column += count;
-            let Running { job, done, .. } = &self.running[*number];
-            let token = (job.tokens.len() == done + count).then(|| greedy[column - 1]);
-            chosen.push(token);
-            if let Some(Some(_)) = token
-                && !job.sampler.is_greedy()
-            {
-                logits.push((part, self.sequences.logits(column - 1)?));
+        for (place, choice) in choices.iter().enumerate() {
+            if chosen[place].is_some() && !self.running[choice.number].job.sampler.is_greedy() {
+                logits.push((place, self.sequences.logits(choice.column)?));
             }
         }
         let mut logits = logits.into_iter().peekable();
         let mut draws = Vec::new();
-        // The parts are in the order of the requests.
         for (number, running) in self.running.iter_mut().enumerate() {
-            if let Some((part, logits)) = logits.next_if(|(part, _)| parts[*part].0 == number) {
-                draws.push((part, logits, &mut running.job.sampler));
+            if let Some((place, logits)) = logits.next_if(|(place, _)| choices[*place].number == number) {
+                draws.push((place, logits, &mut running.job.sampler));
             }
         }
         // Each choice reads the whole vocabulary.
-        let draw = |(part, logits, sampler): (usize, Vec<f32>, &mut Sampler)| (part, sampler.sample(&logits));
+        let draw =
+            |(place, logits, sampler): (usize, Vec<f32>, &mut Sampler)| (place, sampler.sample(&logits));
         let drawn: Vec<(usize, u32)> = match draws.len() {
             0 | 1 => draws.into_iter().map(draw).collect(),
             _ => draws.into_par_iter().map(draw).collect(),
         };
-        drawn.into_iter().for_each(|(part, token)| chosen[part] = Some(Some(token)));
+        drawn.into_iter().for_each(|(place, token)| chosen[place] = Some(token));
         Ok(chosen)
     }
 
@@ -431,12 +538,13 @@ impl<S: Sequences> Scheduler<S> {
 
     /// The chunk and the parts of the next step, for which there are pages; requests that have none are put
     /// back.
-    fn parts(&mut self, events: &mut Vec<(RequestId, Event)>) -> Result<(Option<Part>, Vec<Part>)> {
+    fn parts(&mut self, events: &mut Vec<(RequestId, Event)>) -> Result<(Option<(usize, usize)>, Vec<Part>)> {
         loop {
             let Wanted { chunk, parts, turn } = self.wanted();
             let mut needed = 0;
-            for (number, count) in chunk.iter().chain(&parts) {
-                needed += self.sequences.pages_needed(self.running[*number].id, *count)?;
+            let counts = parts.iter().map(|part| (part.number, part.count));
+            for (number, count) in chunk.into_iter().chain(counts) {
+                needed += self.sequences.pages_needed(self.running[number].id, count)?;
             }
             if needed <= self.sequences.free_pages() {
                 self.turn = turn;
@@ -466,16 +574,18 @@ impl<S: Sequences> Scheduler<S> {
         let first = texts.iter().position(|number| *number >= self.turn).unwrap_or(0);
         let in_turn: Vec<usize> = texts[first..].iter().chain(&texts[..first]).copied().collect();
         let turn = in_turn.get(for_texts).copied().unwrap_or(0);
-        let mut parts: Vec<Part> = in_turn.into_iter().take(for_texts).map(|number| (number, 1)).collect();
+        let part = |number, count| Part { number, count, proposed: Vec::new() };
+        let mut parts: Vec<Part> =
+            in_turn.into_iter().take(for_texts).map(|number| part(number, 1)).collect();
         let mut free = most - parts.len();
         for number in prompts {
             let own = left(number).min(free);
             if own > 0 {
-                parts.push((number, own));
+                parts.push(part(number, own));
                 free -= own;
             }
         }
-        parts.sort_unstable();
+        parts.sort_unstable_by_key(|part| part.number);
         Wanted { chunk, parts, turn }
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::engine::{ColumnId, Columns, Cut, KeptPage, MOST_COLUMNS, PAGE};
 use crate::error::Result;
+use crate::kernels::columns::product::size;
 
 /// Sequences that are processed together, with a cache in pages.
 pub trait Sequences {
@@ -14,6 +15,10 @@ pub trait Sequences {
 
     /// Most tokens of a step.
     fn most_columns(&self) -> usize;
+    /// Tokens that a step takes in the time that it takes for `tokens`, at least as many.
+    fn columns_for(&self, tokens: usize) -> usize {
+        tokens
+    }
     /// Most sequences at a time.
     fn most_sequences(&self) -> usize;
     /// Most tokens of a sequence.
@@ -46,6 +51,11 @@ pub trait Sequences {
     /// # Errors
     /// If it has ended.
     fn release(&mut self, id: Self::Id) -> Result<()>;
+    /// Forgets the tokens of a sequence from position `len` on.
+    ///
+    /// # Errors
+    /// If the sequence has ended.
+    fn truncate(&mut self, id: Self::Id, len: usize) -> Result<()>;
     /// Pages that the next `tokens` tokens of a sequence take beside those that it has.
     ///
     /// # Errors
@@ -94,6 +104,10 @@ impl Sequences for Columns {
         MOST_COLUMNS
     }
 
+    fn columns_for(&self, tokens: usize) -> usize {
+        size(tokens).map_or(tokens, |columns| columns as usize)
+    }
+
     fn most_sequences(&self) -> usize {
         self.options().sequences
     }
@@ -132,6 +146,10 @@ impl Sequences for Columns {
 
     fn release(&mut self, id: ColumnId) -> Result<()> {
         self.release(id)
+    }
+
+    fn truncate(&mut self, id: ColumnId, len: usize) -> Result<()> {
+        self.truncate(id, len)
     }
 
     fn pages_needed(&self, id: ColumnId, tokens: usize) -> Result<usize> {

@@ -131,6 +131,10 @@ impl Sequences for Model {
         32
     }
 
+    fn columns_for(&self, tokens: usize) -> usize {
+        tokens.next_multiple_of(8)
+    }
+
     fn most_sequences(&self) -> usize {
         self.most
     }
@@ -182,6 +186,15 @@ impl Sequences for Model {
 
     fn release(&mut self, id: u32) -> Result<()> {
         self.texts.remove(&id).map(drop).ok_or(Error::Released)
+    }
+
+    fn truncate(&mut self, id: u32, len: usize) -> Result<()> {
+        let page = self.page;
+        let text = self.texts.get_mut(&id).ok_or(Error::Released)?;
+        assert!(len <= text.tokens.len(), "{len} of {} tokens", text.tokens.len());
+        text.tokens.truncate(len);
+        text.pages.truncate(len.div_ceil(page));
+        Ok(())
     }
 
     fn pages_needed(&self, id: u32, tokens: usize) -> Result<usize> {
@@ -253,13 +266,15 @@ enum Op {
 }
 
 fn request() -> impl Strategy<Value = Request> {
-    let sampler = (0u64..5).prop_map(|seed| {
+    let sampler = (0u64..6).prop_map(|seed| {
         let warm = SamplerOptions { temperature: 0.7, top_k: 0, top_p: 1.0, min_p: 0.0, seed };
         let greedy = Sampler::new(SamplerOptions::GREEDY);
         match seed {
             0 => greedy,
             1 => greedy.with_penalties(Penalties { repeat: 1.5, frequency: 0.5, ..Penalties::NONE }),
             2 => Sampler::new(warm).with_bias(vec![(3, 2.0), (7, -9.0)]),
+            // Two tokens in turn, as far as chance has it: what lookup proposes is often right.
+            3 => Sampler::new(warm).with_bias(vec![(3, 99.0), (7, 99.0)]),
             _ => Sampler::new(warm),
         }
     });
@@ -290,10 +305,12 @@ proptest! {
         least in proptest::option::of(1usize..17),
         context in 20usize..120,
         most in 1usize..40,
+        lookup in 0usize..9,
         caches in any::<bool>(),
         ops in proptest::collection::vec(op(), 1..40),
     ) {
-        let scheduler = Scheduler::new(Model { pages, page, least, context, most, ..Model::default() }, 8);
+        let model = Model { pages, page, least, context, most, ..Model::default() };
+        let scheduler = Scheduler::new(model, 8).with_lookup(lookup);
         let mut scheduler = if caches { scheduler.with_prefix_cache() } else { scheduler };
         let mut reused: HashMap<RequestId, usize> = HashMap::new();
         let mut requests: HashMap<RequestId, Request> = HashMap::new();
@@ -373,6 +390,48 @@ proptest! {
     }
 }
 
+/// Texts that repeat themselves, beside others: proposals take columns that a step has anyway, and pages that
+/// are free.
+#[test]
+fn texts_that_repeat_themselves_take_fewer_steps() {
+    let run = |lookup: usize, pages: usize| {
+        let model = Model { pages, page: 16, context: 400, most: 8, ..Model::default() };
+        let mut scheduler = Scheduler::new(model, 100).with_lookup(lookup);
+        for i in 0..4 {
+            let sampler = Sampler::new(SamplerOptions::GREEDY);
+            let sampler = if i < 2 { sampler.with_bias(vec![(3, 1000.0)]) } else { sampler };
+            let request = Request { prompt: vec![i, 9], sampler, most: 60, ends: vec![], reuse: true };
+            scheduler.submit(request).unwrap();
+        }
+        let mut texts: HashMap<RequestId, Vec<u32>> = HashMap::new();
+        let mut repeated = 0;
+        for step in 1.. {
+            for (id, event) in scheduler.step().unwrap() {
+                match event {
+                    Event::Token(token) => texts.entry(id).or_default().push(token),
+                    Event::Finished(_) if id.0 < 2 => repeated = step,
+                    _ => {}
+                }
+            }
+            if scheduler.load().running == 0 {
+                break;
+            }
+        }
+        assert!(scheduler.sequences().steps.iter().all(|tokens| *tokens <= 8));
+        (texts, repeated, scheduler.load())
+    };
+    let (texts, steps, load) = run(0, 400);
+    assert_eq!((steps, load.proposed, load.accepted), (60, 0, 0));
+    let (found, steps, load) = run(7, 400);
+    assert_eq!(found, texts);
+    // Four columns of eight are spare, one for each text, and the last for who proposes.
+    assert!(steps <= 35 && load.accepted >= 50 && load.proposed > load.accepted, "{steps} steps, {load:?}");
+    // Each text fills its pages: there are none for proposals.
+    let (found, steps, load) = run(7, 4 * 4);
+    assert_eq!(found, texts);
+    assert!(steps < 60 && load.evicted_pages == 0, "{steps} steps, {load:?}");
+}
+
 /// A request that came first is not overtaken for ever, and texts rotate.
 #[test]
 fn texts_take_turns() {
@@ -406,15 +465,16 @@ fn requests_on_columns_get_the_texts_that_they_get_alone() {
         sampler: Sampler::new(match seed % 2 {
             0 => SamplerOptions::GREEDY,
             _ => SamplerOptions { temperature: 0.8, top_k: 40, top_p: 0.95, min_p: 0.0, seed: seed.into() },
-        }),
+        })
+        .with_bias(if seed < 2 { vec![(5, 12.0)] } else { vec![] }),
         most: 6 + 3 * seed as usize,
         ends: vec![],
         reuse: true,
     };
-    let run = |requests: &[u32], pages: usize| -> Vec<Vec<u32>> {
+    let run = |requests: &[u32], pages: usize, lookup: usize| -> Vec<Vec<u32>> {
         let options = ColumnsOptions::new(6, 2 * PAGE).with_pages(pages);
         let columns = Columns::new(&device(), &model, &options).unwrap();
-        let mut scheduler = Scheduler::new(columns, 16);
+        let mut scheduler = Scheduler::new(columns, 16).with_lookup(lookup);
         let ids: Vec<RequestId> =
             requests.iter().map(|seed| scheduler.submit(request(*seed)).unwrap()).collect();
         let mut texts: HashMap<RequestId, Vec<u32>> = HashMap::new();
@@ -429,12 +489,13 @@ fn requests_on_columns_get_the_texts_that_they_get_alone() {
             }
         }
         assert_eq!((scheduler.sequences().free_pages(), scheduler.sequences().sequences()), (pages, 0));
+        assert_eq!(scheduler.load().accepted > 0, lookup > 0, "{:?}", scheduler.load());
         ids.iter().map(|id| texts[id].clone()).collect()
     };
-    let alone: Vec<Vec<u32>> = (0..5).flat_map(|seed| run(&[seed], 8)).collect();
+    let alone: Vec<Vec<u32>> = (0..5).flat_map(|seed| run(&[seed], 8, 0)).collect();
     // With pages for all, and for two at a time.
-    for pages in [8, 2] {
-        assert_eq!(run(&[0, 1, 2, 3, 4], pages), alone, "{pages} pages");
+    for (pages, lookup) in [(8, 0), (2, 0), (8, 7)] {
+        assert_eq!(run(&[0, 1, 2, 3, 4], pages, lookup), alone, "{pages} pages, up to {lookup} proposed");
     }
 }
 

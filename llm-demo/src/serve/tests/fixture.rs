@@ -169,6 +169,10 @@ impl Sequences for FaultyColumns {
         self.inner.release(id)
     }
 
+    fn truncate(&mut self, id: ColumnId, len: usize) -> Result<()> {
+        self.inner.truncate(id, len)
+    }
+
     fn pages_needed(&self, id: ColumnId, tokens: usize) -> Result<usize> {
         self.inner.pages_needed(id, tokens)
     }
@@ -285,7 +289,7 @@ impl Server {
                     let device = Device::open(Selector::Sim)?;
                     let options = ColumnsOptions::new(parallel, context);
                     let inner = Columns::new(&device, model, &options)?;
-                    return Ok(Box::new(Batch::new(words, FaultyColumns { device, inner, plan }, caches)));
+                    return Ok(Box::new(Batch::new(words, FaultyColumns { device, inner, plan }, caches, 0)));
                 }
                 let inner = Reference::new(model, context)?;
                 Ok(Box::new(Serial::new(words, Box::new(Faulty { inner, plan }), caches)))
