@@ -65,15 +65,17 @@ verify() {
         model=${MODELS:-/tmp}/llama-3.2-1b-$quant.gguf
         [ -s "$model" ] || run "synthesize-$quant" 120 "$bin/llm-demo" synthesize "llama-3.2-1b:$quant" "$model"
         run "verify-$quant" 120 "$bin/llm-demo" verify --device "$device" -m "$model" -n 8
+        run "verify-batch-$quant" 120 "$bin/llm-demo" verify --device "$device" -m "$model" -n 8 --batch
         run "greedy-$quant" 120 "$bin/llm-demo" verify --device "$device" --greedy 256 -m "$model"
     done
     # One model of every other architecture; the largest is 4 GB.
     for spec in qwen2.5-1.5b:q6_k qwen3-1.7b:q4_k_m gpt2:f16 tiny-phi4:q4_k_m olmoe-1b-7b:q4_0 \
-        tiny-mistral:q6_k tiny-gemma:q6_k gemma-2-2b:q4_k_m gemma-3-1b:q8_0; do
+        tiny-smollm3:q6_k tiny-mistral:q6_k tiny-gemma:q6_k gemma-2-2b:q4_k_m gemma-3-1b:q8_0; do
         name=${spec%:*}-${spec#*:}
         model=${MODELS:-/tmp}/$name.gguf
         [ -s "$model" ] || run "synthesize-$name" 120 "$bin/llm-demo" synthesize "$spec" "$model"
         run "verify-$name" 120 "$bin/llm-demo" verify --device "$device" -m "$model" -n 4
+        run "verify-batch-$name" 120 "$bin/llm-demo" verify --device "$device" -m "$model" -n 4 --batch
     done
 }
 profile() {

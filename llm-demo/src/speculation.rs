@@ -43,7 +43,8 @@ impl Decoding {
         }
         let context = wanted.min(model.config.context);
         let drafting = Drafting::open(speculation, model)?;
-        let mut decoder = target(&device, setup, model, context)?;
+        let options = ColumnsOptions::new(1, context).with_cache(setup.kv);
+        let mut decoder = target(&device, model, options)?;
         decoder.set_draft(drafting.draft(&device, setup, context)?, drafting.options)?;
         Ok(Self::Speculative(Box::new(Speculative { device, decoder, context })))
     }
@@ -96,14 +97,12 @@ fn summary(statistics: &Statistics) -> Option<String> {
     ))
 }
 
-/// Columns for one sequence of `context` positions, without a draft.
+/// Columns for one sequence, without a draft.
 pub fn target(
     device: &Device,
-    setup: &Setup,
     model: &Model,
-    context: usize,
+    options: ColumnsOptions,
 ) -> anyhow::Result<Speculator<Sequence>> {
-    let options = ColumnsOptions::new(1, context).with_cache(setup.kv);
     let mut columns = session::columns(device, model, options, options.pages)?;
     // Else the first steps wait for it, and their times are wrong.
     columns.record_all()?;

@@ -354,6 +354,10 @@ pub struct Verify {
     #[arg(conflicts_with_all = ["count", "check"])]
     pub greedy: Option<u32>,
 
+    /// Verify the batch step, which several requests and drafts take, and its prompts in chunks
+    #[arg(long, conflicts_with_all = ["greedy", "engine"])]
+    pub batch: bool,
+
     #[command(flatten)]
     pub checking: Checking,
 }

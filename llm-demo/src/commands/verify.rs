@@ -5,13 +5,14 @@ use std::io::{self, Write};
 use anyhow::Context;
 use ga10b_llm::compare::{Bounds, Comparison};
 use ga10b_llm::sampler::argmax;
-use ga10b_llm::{CacheType, Decoder, Model, Reference, Tokenizer};
+use ga10b_llm::{CacheType, ColumnsOptions, Decoder, Model, Reference, Tokenizer};
 
 use crate::checker;
 use crate::cli::commands::Verify;
 use crate::outcome::Outcome;
 use crate::progress;
 use crate::session::{self, Session, Setup};
+use crate::speculation;
 
 /// Steps by default.
 const DEFAULT_STEPS: u32 = 32;
@@ -36,7 +37,13 @@ pub fn run(verify: &Verify) -> anyhow::Result<Outcome> {
     );
     let mut reference = Reference::with_cache(&model, steps, setup.kv)?;
     let device = checker::device(check, &verify.common.device)?;
-    let mut session = Session::new(device, &setup, &model, steps)?;
+    let mut decoder: Box<dyn Decoder> = match verify.batch {
+        false => Box::new(Session::new(device.clone(), &setup, &model, steps)?.engine),
+        true => {
+            let options = ColumnsOptions::new(1, steps).with_cache(setup.kv).with_chunks();
+            Box::new(speculation::target(&device, &model, options)?)
+        }
+    };
     let mut rounding = Rounding::new(&model, steps, setup.kv)?;
 
     let mut comparison = Comparison::new();
@@ -48,7 +55,7 @@ pub fn run(verify: &Verify) -> anyhow::Result<Outcome> {
     for step in 0..steps {
         let token = prompt.get(step).copied().unwrap_or(next);
         let expected = reference.step(token)?;
-        let found = session.engine.step(token)?;
+        let found = decoder.step(token)?;
         anyhow::ensure!(
             found.len() == expected.len(),
             "the engine gave {} logits, the model has {} tokens",
@@ -63,9 +70,9 @@ pub fn run(verify: &Verify) -> anyhow::Result<Outcome> {
         bar.inc(1);
     }
     bar.finish_and_clear();
-    session.engine.reset()?;
+    decoder.truncate(0)?;
     let mut prompt = Comparison::new();
-    prompt.add(&last, &session.engine.prefill(&tokens)?);
+    prompt.add(&last, &decoder.prefill(&tokens)?);
 
     let bounds = Bounds::of_cache(setup.kv);
     let of_prompt = bounds.beside(&rounding.last, PROMPT_SHARE);
@@ -73,8 +80,9 @@ pub fn run(verify: &Verify) -> anyhow::Result<Outcome> {
     let good = comparison.is_within(bounds) && prompt.nmse() <= of_prompt.nmse;
     let c = &comparison;
     let mut out = io::stdout().lock();
-    writeln!(out, "device       {}", session.device.info().name)?;
-    writeln!(out, "steps        {}", c.rows())?;
+    writeln!(out, "device       {}", device.info().name)?;
+    let of = if verify.batch { ", of a batch" } else { "" };
+    writeln!(out, "steps        {}{of}", c.rows())?;
     if given > steps {
         writeln!(out, "prompt       its first {steps} of {given} tokens: -n {given} compares all of them")?;
     }
@@ -105,7 +113,7 @@ pub fn run(verify: &Verify) -> anyhow::Result<Outcome> {
     )?;
     writeln!(out, "{}", if good { "within bounds" } else { "PAST THE BOUNDS" })?;
     let outcome = if good { Outcome::Good } else { Outcome::Bad };
-    Ok(checker::conclude(check, &session.device, outcome))
+    Ok(checker::conclude(check, &device, outcome))
 }
 
 /// The effect of the cache's rounding alone, in the reference.

@@ -187,6 +187,22 @@ fn an_architecture_that_the_step_kernel_lacks_is_named() {
     }
 }
 
+/// Steps, and a prompt that is long enough for a chunk.
+#[test]
+fn the_batch_step_of_any_architecture_is_verified() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("other.gguf");
+    for shape in ["tiny-olmoe", "tiny-gemma3", "tiny-smollm3"] {
+        let synthesis: Synthesis = format!("{shape}:q8_0").parse().expect("a shape");
+        synthesis.write_file(3, &file, &mut |_, _| ()).expect("a file");
+        let (code, out, err) = run(&["verify", "--batch", "-m", name(&file), "-n", "40", "-p", "a"]);
+        assert_eq!(code, 0, "{out}{err}");
+        assert!(out.contains("40, of a batch") && out.contains("within bounds"), "{out}");
+    }
+    let (code, _, err) = run(&["verify", "--batch", "--engine", "persistent"]);
+    assert!(code == 2 && err.contains("--engine"), "{err}");
+}
+
 #[test]
 fn a_model_with_layer_norms_has_a_step_kernel() {
     let folder = tempfile::tempdir().expect("a folder");
