@@ -43,7 +43,7 @@ impl Decoding {
         }
         let context = wanted.min(model.config.context);
         let drafting = Drafting::open(speculation, model)?;
-        let options = ColumnsOptions::new(1, context).with_cache(setup.kv);
+        let options = ColumnsOptions::new(1, context).with_cache(setup.kv).with_chunks();
         let mut decoder = target(&device, model, options)?;
         decoder.set_draft(drafting.draft(&device, setup, context)?, drafting.options)?;
         Ok(Self::Speculative(Box::new(Speculative { device, decoder, context })))

@@ -111,7 +111,7 @@ pub fn run(speculate: &Speculate) -> anyhow::Result<Outcome> {
         plan.warm(&mut session.engine)?;
         results.push(Measured { row: plan.timed(name, &mut session.engine)?.1, proposals: None });
     }
-    let options = ColumnsOptions::new(1, context).with_cache(setup.kv);
+    let options = ColumnsOptions::new(1, context).with_cache(setup.kv).with_chunks();
     let mut decoder = target(&device, &model, options)?;
     let mut texts = Vec::new();
     for name in ["columns", if drafting.model.is_none() { "columns, lookup" } else { "columns, draft" }] {

@@ -194,7 +194,7 @@ fn the_batch_step_of_any_architecture_is_verified() {
     let file = folder.path().join("other.gguf");
     for shape in ["tiny-olmoe", "tiny-gemma3", "tiny-smollm3"] {
         let synthesis: Synthesis = format!("{shape}:q8_0").parse().expect("a shape");
-        synthesis.write_file(3, &file, &mut |_, _| ()).expect("a file");
+        synthesis.write_file(0, &file, &mut |_, _| ()).expect("a file");
         let (code, out, err) = run(&["verify", "--batch", "-m", name(&file), "-n", "40", "-p", "a"]);
         assert_eq!(code, 0, "{out}{err}");
         assert!(out.contains("40, of a batch") && out.contains("within bounds"), "{out}");
