@@ -6,6 +6,7 @@ use anyhow::Context;
 use ga10b_llm::compare::{Bounds, Comparison};
 use ga10b_llm::sampler::argmax;
 use ga10b_llm::{CacheType, ColumnsOptions, Decoder, Model, Reference, Tokenizer};
+use hcq::Device;
 
 use crate::checker;
 use crate::cli::commands::Verify;
@@ -37,13 +38,7 @@ pub fn run(verify: &Verify) -> anyhow::Result<Outcome> {
     );
     let mut reference = Reference::with_cache(&model, steps, setup.kv)?;
     let device = checker::device(check, &verify.common.device)?;
-    let mut decoder: Box<dyn Decoder> = match verify.batch {
-        false => Box::new(Session::new(device.clone(), &setup, &model, steps)?.engine),
-        true => {
-            let options = ColumnsOptions::new(1, steps).with_cache(setup.kv).with_chunks();
-            Box::new(speculation::target(&device, &model, options)?)
-        }
-    };
+    let mut decoder = decoder(verify, &device, &model, steps)?;
     let mut rounding = Rounding::new(&model, steps, setup.kv)?;
 
     let mut comparison = Comparison::new();
@@ -112,8 +107,22 @@ pub fn run(verify: &Verify) -> anyhow::Result<Outcome> {
         of_prompt.nmse
     )?;
     writeln!(out, "{}", if good { "within bounds" } else { "PAST THE BOUNDS" })?;
-    let outcome = if good { Outcome::Good } else { Outcome::Bad };
-    Ok(checker::conclude(check, &device, outcome))
+    Ok(checker::conclude(check, &device, if good { Outcome::Good } else { Outcome::Bad }))
+}
+
+/// The decoder that is verified: an engine, or the batch step.
+fn decoder(
+    verify: &Verify,
+    device: &Device,
+    model: &Model,
+    steps: usize,
+) -> anyhow::Result<Box<dyn Decoder>> {
+    let setup = Setup::of(&verify.common.launching);
+    if verify.batch {
+        let options = ColumnsOptions::new(1, steps).with_cache(setup.kv).with_chunks();
+        return Ok(Box::new(speculation::target(device, model, options)?));
+    }
+    Ok(Box::new(Session::new(device.clone(), &setup, model, steps)?.engine))
 }
 
 /// The effect of the cache's rounding alone, in the reference.

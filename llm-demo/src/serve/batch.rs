@@ -19,7 +19,7 @@ pub struct Batch<'a, S: Sequences> {
     tokenizer: &'a Tokenizer,
     scheduler: schedule::Scheduler<S>,
     tasks: BTreeMap<RequestId, Task<'a>>,
-    /// What is counted of it already.
+    /// Its figures, as far as they are counted.
     counted: schedule::Load,
 }
 

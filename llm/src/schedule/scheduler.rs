@@ -100,6 +100,14 @@ struct Part {
     proposed: Vec<u32>,
 }
 
+/// Tokens of a prompt that a step processes first.
+#[derive(Clone, Copy)]
+struct Chunk {
+    /// Number of the request.
+    number: usize,
+    count: usize,
+}
+
 /// A column after which a request's next token is chosen.
 struct Choice {
     /// Number of the part, and of the request.
@@ -112,8 +120,8 @@ struct Choice {
 
 /// The tokens that a step processes.
 struct Wanted {
-    /// First, a chunk of the oldest prompt that has one left: of which request, how many tokens.
-    chunk: Option<(usize, usize)>,
+    /// First, a chunk of the oldest prompt that has one left.
+    chunk: Option<Chunk>,
     /// Columns.
     parts: Vec<Part>,
     /// The text that the step after it begins with.
@@ -256,7 +264,7 @@ impl<S: Sequences> Scheduler<S> {
         self.admit(&mut events)?;
         self.catch_up(&mut events)?;
         let (chunk, mut parts) = self.parts(&mut events)?;
-        if let Some((number, count)) = chunk {
+        if let Some(Chunk { number, count }) = chunk {
             let running = &self.running[number];
             self.sequences.chunk(running.id, &running.left()[..count])?;
             self.advance(number, count)?;
@@ -538,12 +546,12 @@ impl<S: Sequences> Scheduler<S> {
 
     /// The chunk and the parts of the next step, for which there are pages; requests that have none are put
     /// back.
-    fn parts(&mut self, events: &mut Vec<(RequestId, Event)>) -> Result<(Option<(usize, usize)>, Vec<Part>)> {
+    fn parts(&mut self, events: &mut Vec<(RequestId, Event)>) -> Result<(Option<Chunk>, Vec<Part>)> {
         loop {
             let Wanted { chunk, parts, turn } = self.wanted();
             let mut needed = 0;
-            let counts = parts.iter().map(|part| (part.number, part.count));
-            for (number, count) in chunk.into_iter().chain(counts) {
+            let columns = parts.iter().map(|part| Chunk { number: part.number, count: part.count });
+            for Chunk { number, count } in chunk.into_iter().chain(columns) {
                 needed += self.sequences.pages_needed(self.running[number].id, count)?;
             }
             if needed <= self.sequences.free_pages() {
@@ -565,7 +573,8 @@ impl<S: Sequences> Scheduler<S> {
     /// The next step by the order of admission, whether or not there are pages for it.
     fn wanted(&self) -> Wanted {
         let (most, running) = (self.sequences.most_columns(), &self.running);
-        let chunk = running.iter().enumerate().find_map(|(number, own)| Some((number, own.chunk()?)));
+        let chunk = |(number, own): (usize, &Running<S::Id>)| Some(Chunk { number, count: own.chunk()? });
+        let chunk = running.iter().enumerate().find_map(chunk);
         let left = |number: usize| running[number].left().len();
         let in_columns = (0..running.len()).filter(|number| running[*number].chunk().is_none());
         let (texts, prompts): (Vec<usize>, Vec<usize>) = in_columns.partition(|number| left(*number) == 1);

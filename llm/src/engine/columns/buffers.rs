@@ -53,7 +53,7 @@ pub struct Buffers {
     pub logits: Buffer,
     /// Candidates for the most likely token.
     pub best: [Buffer; 2],
-    /// What mixtures of experts need, in a model that has them.
+    /// Vectors of mixtures of experts, in a model that has them.
     pub experts: Option<ExpertBuffers>,
 }
 
@@ -74,7 +74,7 @@ pub struct ExpertBuffers {
     pub gate_up: Buffer,
     /// The columns of each expert as fragments, activated.
     pub ff: Buffer,
-    /// What is added to the residual stream, f32, of every entry.
+    /// Results that are added to the residual stream, f32, of every entry.
     pub parts: Buffer,
 }
 

@@ -1,5 +1,5 @@
-//! What the columns of a batch step make of the products with their experts. The choice of the experts and the
-//! sum over them are those of prompts.
+//! The activation between the products of experts, of the columns of a batch step. The choice of the experts and
+//! the sum over them are those of prompts.
 
 use ptxgen::{Cache, Kernel, Multiple, Ptr, Special, Target, kernel_params};
 
