@@ -20,7 +20,7 @@ use crate::kernels::format::Format;
 use crate::kernels::heads::HEAD_DIMS;
 use crate::model::architecture::Activation;
 
-/// The module with [`vectors`].
+/// The module with all kernels but the products, and those for chunks of prompts.
 pub const NAME: &str = "columns";
 
 /// All kernels but the products.
