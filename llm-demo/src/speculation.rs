@@ -43,8 +43,7 @@ impl Decoding {
         }
         let context = wanted.min(model.config.context);
         let drafting = Drafting::open(speculation, model)?;
-        let options = ColumnsOptions::new(1, context).with_cache(setup.kv).with_chunks();
-        let mut decoder = target(&device, model, options)?;
+        let mut decoder = target(&device, setup, model, context)?;
         decoder.set_draft(drafting.draft(&device, setup, context)?, drafting.options)?;
         Ok(Self::Speculative(Box::new(Speculative { device, decoder, context })))
     }
@@ -97,12 +96,14 @@ fn summary(statistics: &Statistics) -> Option<String> {
     ))
 }
 
-/// Columns for one sequence, without a draft.
+/// Columns for one sequence of `context` positions, without a draft.
 pub fn target(
     device: &Device,
+    setup: &Setup,
     model: &Model,
-    options: ColumnsOptions,
+    context: usize,
 ) -> anyhow::Result<Speculator<Sequence>> {
+    let options = ColumnsOptions::new(1, context).with_cache(setup.kv).with_chunks();
     let mut columns = session::columns(device, model, options, options.pages)?;
     // Else the first steps wait for it, and their times are wrong.
     columns.record_all()?;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use ga10b_llm::generate::Generation;
 use ga10b_llm::speculate::Statistics;
-use ga10b_llm::{ColumnsOptions, Decoder, Tokenizer, generate};
+use ga10b_llm::{Decoder, Tokenizer, generate};
 use ga10b_llm_tools::bench::{Row, WARM_UP};
 use hcq::{BackendKind, Device};
 use serde::Serialize;
@@ -111,8 +111,7 @@ pub fn run(speculate: &Speculate) -> anyhow::Result<Outcome> {
         plan.warm(&mut session.engine)?;
         results.push(Measured { row: plan.timed(name, &mut session.engine)?.1, proposals: None });
     }
-    let options = ColumnsOptions::new(1, context).with_cache(setup.kv).with_chunks();
-    let mut decoder = target(&device, &model, options)?;
+    let mut decoder = target(&device, &setup, &model, context)?;
     let mut texts = Vec::new();
     for name in ["columns", if drafting.model.is_none() { "columns, lookup" } else { "columns, draft" }] {
         if !texts.is_empty() {

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use anyhow::Context;
 use ga10b_llm::compare::{Bounds, Comparison};
 use ga10b_llm::sampler::argmax;
-use ga10b_llm::{CacheType, ColumnsOptions, Decoder, Model, Reference, Tokenizer};
+use ga10b_llm::{CacheType, Decoder, Model, Reference, Tokenizer};
 use hcq::Device;
 
 use crate::checker;
@@ -38,7 +38,7 @@ pub fn run(verify: &Verify) -> anyhow::Result<Outcome> {
     );
     let mut reference = Reference::with_cache(&model, steps, setup.kv)?;
     let device = checker::device(check, &verify.common.device)?;
-    let mut decoder = decoder(verify, &device, &model, steps)?;
+    let mut decoder = decoder(verify.batch, &device, &setup, &model, steps)?;
     let mut rounding = Rounding::new(&model, steps, setup.kv)?;
 
     let mut comparison = Comparison::new();
@@ -112,17 +112,16 @@ pub fn run(verify: &Verify) -> anyhow::Result<Outcome> {
 
 /// The decoder that is verified: an engine, or the batch step.
 fn decoder(
-    verify: &Verify,
+    batch: bool,
     device: &Device,
+    setup: &Setup,
     model: &Model,
     steps: usize,
 ) -> anyhow::Result<Box<dyn Decoder>> {
-    let setup = Setup::of(&verify.common.launching);
-    if verify.batch {
-        let options = ColumnsOptions::new(1, steps).with_cache(setup.kv).with_chunks();
-        return Ok(Box::new(speculation::target(device, model, options)?));
-    }
-    Ok(Box::new(Session::new(device.clone(), &setup, model, steps)?.engine))
+    Ok(match batch {
+        true => Box::new(speculation::target(device, setup, model, steps)?),
+        false => Box::new(Session::new(device.clone(), setup, model, steps)?.engine),
+    })
 }
 
 /// The effect of the cache's rounding alone, in the reference.

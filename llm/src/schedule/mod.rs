@@ -8,6 +8,7 @@
 //! which chunk ([`Cut`](crate::Cut)). Prompts that begin like others share their pages
 //! ([`Scheduler::with_prefix_cache`]): those whose keys and values are what they would write themselves.
 
+mod parts;
 mod prefixes;
 mod requests;
 mod scheduler;

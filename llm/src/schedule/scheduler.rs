@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 
 use rayon::prelude::*;
 
-use crate::engine::Cut;
 use crate::error::{Error, Result};
 use crate::sampler::Sampler;
+use crate::schedule::parts::{Choice, Chunk, Part, Running, Wanted};
 use crate::schedule::prefixes::Prefixes;
 use crate::schedule::requests::{Event, Finish, Job, Request, RequestId};
 use crate::schedule::sequences::Sequences;
@@ -33,31 +33,6 @@ pub struct Load {
     pub proposed: u64,
     /// See [`Load::proposed`].
     pub accepted: u64,
-}
-
-/// An admitted request.
-#[derive(Debug)]
-struct Running<I> {
-    job: Job,
-    id: I,
-    /// The division of its prompt.
-    cut: Cut,
-    /// Tokens that are in the cache.
-    done: usize,
-    /// [`Prefixes::stored`] when the prefix cache was searched last.
-    searched: u64,
-}
-
-impl<I> Running<I> {
-    /// Tokens that are not yet in the cache: what is left of the prompt, or the newest token.
-    fn left(&self) -> &[u32] {
-        &self.job.tokens[self.done..]
-    }
-
-    /// Tokens of the chunk that is next, if one is.
-    fn chunk(&self) -> Option<usize> {
-        self.cut.chunk_at(self.done)
-    }
 }
 
 /// Divides the steps of an engine among requests.
@@ -89,45 +64,6 @@ pub struct Scheduler<S: Sequences> {
     last_step: usize,
 }
 
-/// Tokens of a running request that a step processes.
-#[derive(Debug)]
-struct Part {
-    /// Number of the request.
-    number: usize,
-    /// How many of those that are left.
-    count: usize,
-    /// Tokens that may follow them.
-    proposed: Vec<u32>,
-}
-
-/// Tokens of a prompt that a step processes first.
-#[derive(Clone, Copy)]
-struct Chunk {
-    /// Number of the request.
-    number: usize,
-    count: usize,
-}
-
-/// A column after which a request's next token is chosen.
-struct Choice {
-    /// Number of the part, and of the request.
-    part: usize,
-    number: usize,
-    column: usize,
-    /// Tokens that were proposed and chosen.
-    accepted: usize,
-}
-
-/// The tokens that a step processes.
-struct Wanted {
-    /// First, a chunk of the oldest prompt that has one left.
-    chunk: Option<Chunk>,
-    /// Columns.
-    parts: Vec<Part>,
-    /// The text that the step after it begins with.
-    turn: usize,
-}
-
 impl<S: Sequences> Scheduler<S> {
     /// A scheduler of `sequences`, in which at most `most_waiting` requests wait.
     pub fn new(sequences: S, most_waiting: usize) -> Self {
@@ -150,8 +86,8 @@ impl<S: Sequences> Scheduler<S> {
     /// Keeps the pages of all prompts and texts, of requests that run and that have ended, until others need
     /// them; those that were not used for the longest time are given up first. A request whose prompt begins
     /// with the same tokens shares them: whole pages, and of the page after them what is common, if that is
-    /// worth a copy, as far as it would write the same keys and values itself ([`Cut`]). A request that waits
-    /// for its turn does so too when another has processed them meanwhile.
+    /// worth a copy, as far as it would write the same keys and values itself ([`Cut`](crate::Cut)). A request
+    /// that waits for its turn does so too when another has processed them meanwhile.
     #[must_use]
     pub fn with_prefix_cache(self) -> Self {
         Self { prefixes: Some(Prefixes::new(self.sequences.page_positions())), ..self }
@@ -272,8 +208,7 @@ impl<S: Sequences> Scheduler<S> {
         if parts.is_empty() {
             return Ok(events);
         }
-        let is_whole = |part: &Part| self.running[part.number].left().len() == part.count;
-        let choices = parts.iter().any(is_whole);
+        let choices = parts.iter().any(|part| self.running[part.number].ends_in(part.count));
         if choices {
             self.propose(&mut parts)?;
         }
@@ -306,6 +241,9 @@ impl<S: Sequences> Scheduler<S> {
         let Self { sequences, running, lookup, proposed, .. } = self;
         let tokens: usize = parts.iter().map(|part| part.count).sum();
         let mut spare = sequences.columns_for(tokens).saturating_sub(tokens);
+        if spare == 0 || *lookup == 0 {
+            return Ok(());
+        }
         let mut needed = 0;
         for Part { number, count, .. } in &*parts {
             needed += sequences.pages_needed(running[*number].id, *count)?;
@@ -316,13 +254,16 @@ impl<S: Sequences> Scheduler<S> {
             let share = spare.div_ceil(texts);
             texts -= 1;
             let own = &running[part.number];
-            let (length, written) = (own.job.tokens.len(), own.job.tokens.len() - own.job.prompt);
-            if own.left().len() != part.count {
+            if !own.ends_in(part.count) {
                 continue;
             }
+            let (length, written) = (own.job.tokens.len(), own.job.tokens.len() - own.job.prompt);
             // The last token that is wanted needs no more columns.
             let room = (sequences.context() - length).min(own.job.most - written - 1);
             let lengths = Lengths::all(share.min(*lookup).min(room));
+            if lengths.are_zero() {
+                continue;
+            }
             let tokens = Lookup.propose(&own.job.tokens, &lengths)?.tokens;
             let pages = sequences.pages_needed(own.id, part.count + tokens.len())?
                 - sequences.pages_needed(own.id, part.count)?;
@@ -348,7 +289,7 @@ impl<S: Sequences> Scheduler<S> {
         for (part, Part { number, count, proposed }) in parts.iter().enumerate() {
             let column = columns + count - 1;
             columns += count + proposed.len();
-            if self.running[*number].left().len() == *count {
+            if self.running[*number].ends_in(*count) {
                 choices.push(Choice { part, number: *number, column, accepted: 0 });
             }
         }

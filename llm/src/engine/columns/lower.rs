@@ -215,8 +215,8 @@ impl<'a> Planner<'a> {
         self.push_of(mixture::NAME, "route", "prompt_route", LaunchConfig::new(columns, 32), args)?;
 
         let (ff, hidden) = (fits(c.ff)?, fits(c.hidden)?);
-        self.expert_product("gate up", &e.gate, (&b.normed, 0), (&own.gate_up, 0, 2 * ff))?;
-        self.expert_product("gate up", &e.up, (&b.normed, 0), (&own.gate_up, ff, 2 * ff))?;
+        self.expert_product("gate up", &e.gate, chosen, (&b.normed, 0), (&own.gate_up, 0, 2 * ff))?;
+        self.expert_product("gate up", &e.up, chosen, (&b.normed, 0), (&own.gate_up, ff, 2 * ff))?;
         if let Some(up) = self.launches.last_mut() {
             up.overlaps = true;
         }
@@ -225,7 +225,7 @@ impl<'a> Planner<'a> {
         let args = ExpertAct { state, products, chosen, out, len: ff, apart }.args();
         let config = LaunchConfig::new((vector::tile_blocks(ff), columns, used), vector::THREADS);
         self.push("gate up", "columns_expert_act", config, args)?;
-        self.expert_product("down", &e.down, (&own.ff, apart), (&own.parts, 0, hidden))?;
+        self.expert_product("down", &e.down, chosen, (&own.ff, apart), (&own.parts, 0, hidden))?;
         let (parts, len, factor) = (&own.parts, hidden, 1.0);
         let args = combine::Combine { parts, rows: entries, shares, prompt, x, len, used, factor }.args();
         let config = LaunchConfig::new(combine::grid(columns, len), combine::THREADS);
@@ -239,6 +239,7 @@ impl<'a> Planner<'a> {
         &mut self,
         role: &'static str,
         matrix: &Matrix,
+        chosen: &Buffer,
         (x, x_apart): (&Buffer, u32),
         (out, at, pitch): (&Buffer, u32, u32),
     ) -> Result<()> {
@@ -246,9 +247,8 @@ impl<'a> Planner<'a> {
         let (experts, used, cols) = (fits(c.experts)?, fits(c.experts_used)?, matrix.cols);
         let rows = matrix.rows / experts;
         let weights_apart = fits(matrix.offset_of(rows) as usize)?;
-        let own = self.b.experts.as_ref().map_or(x, |own| &own.chosen);
         let (weights, x, state, chosen, out) =
-            (matrix.at_row(0), x.at(0), self.b.state.at(0), own.at(0), out.at(4 * u64::from(at)));
+            (matrix.at_row(0), x.at(0), self.b.state.at(0), chosen.at(0), out.at(4 * u64::from(at)));
         let args = product::ExpertsProduct {
             weights,
             x,
@@ -279,11 +279,9 @@ impl<'a> Planner<'a> {
         let Some((args, pieces)) = heads_args(&self.model.config, p, norms, &self.b.sums, parts)? else {
             return Ok(());
         };
-        let kernel = self.programs.kernel(layers::NAME, "prepare_heads")?;
-        let config = filled(&kernel, LaunchConfig::new((pieces, self.columns), heads::THREADS));
-        self.launches.push(Launch::new(p.role, kernel, config, args));
         self.shares = 1;
-        Ok(())
+        let config = LaunchConfig::new((pieces, self.columns), heads::THREADS);
+        self.push_of(layers::NAME, p.role, "prepare_heads", config, args)
     }
 
     fn activate(&mut self, p: &Product, activation: Activation) -> Result<()> {
