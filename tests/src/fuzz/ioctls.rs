@@ -220,7 +220,7 @@ impl Pool {
     fn value(&self, rng: &mut StdRng, field: &Field) -> u64 {
         let name = field.name;
         if name.contains("timeout") {
-            return rng.random_range(0..3);
+            return rng.random_range(1..4);
         }
         if name.contains("stride") {
             return rng.random_range(0..64);
@@ -272,8 +272,9 @@ impl Pool {
     fn argument(&self, rng: &mut StdRng, request: &Request, layout: Option<&Layout>) -> Vec<u8> {
         let mut bytes = vec![0; request.size];
         for field in layout.iter().flat_map(|layout| &layout.fields) {
-            // Fields that share their bytes: now this one, now that.
-            if field.width > 8 || rng.random_ratio(1, 16) {
+            // Fields that share their bytes: now this one, now that. A wait whose timeout is 0 has no end.
+            let is_left_out = rng.random_ratio(1, 16) && field.name != "timeout";
+            if field.width > 8 || is_left_out {
                 continue;
             }
             for index in 0..field.count {
