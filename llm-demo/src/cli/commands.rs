@@ -202,6 +202,14 @@ pub struct Serve {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=32))]
     pub parallel: Option<u32>,
 
+    /// Milliseconds for which a chunk of a prompt may hold back the next tokens of other texts [default: a
+    /// chunk is up to 256 tokens, as long as it takes]
+    ///
+    /// A chunk is then processed in slices, one or more layers at a time, with a step of the texts between
+    /// them. Texts are the same; prompts that arrive beside them take longer. Not for --parallel 1.
+    #[arg(long, value_name = "MS", value_parser = count)]
+    pub latency_ms: Option<u32>,
+
     /// Process every prompt as a whole, also what it has in common with others
     #[arg(long)]
     pub no_prefix_cache: bool,

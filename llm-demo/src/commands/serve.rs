@@ -18,7 +18,7 @@ use crate::cli::commands::Serve;
 use crate::outcome::{Outcome, Usage};
 use crate::serve::access::Access;
 use crate::serve::app::{App, Limits, Own, router};
-use crate::serve::batch::Batch;
+use crate::serve::batch::{Batch, Sharing};
 use crate::serve::listen;
 use crate::serve::metrics::Metrics;
 use crate::serve::openai::request::Defaults;
@@ -108,6 +108,11 @@ pub fn run(serve: &Serve) -> anyhow::Result<Outcome> {
 fn parallel(serve: &Serve) -> anyhow::Result<usize> {
     let (engine, draft) = (serve.common.launching.engine, &serve.speculation.draft);
     let alone = engine.is_some() || draft.is_some();
+    if serve.latency_ms.is_some() && (alone || serve.parallel == Some(1)) {
+        return Err(
+            Usage("--latency-ms is for several requests at a time (--parallel 2 to 32)".into()).into()
+        );
+    }
     match serve.parallel.map(|n| n as usize) {
         Some(parallel) if parallel > 1 && alone => {
             let given = if engine.is_some() { "--engine" } else { "--draft" };
@@ -135,8 +140,12 @@ fn processor<'a>(
     let mut columns = session::columns(&device, model, options, context.div_ceil(PAGE))?;
     // Else the first requests wait for it.
     columns.record_all()?;
+    let latency = serve.latency_ms.map(|ms| Duration::from_millis(ms.into()));
+    if latency.is_some() {
+        columns.record_slices()?;
+    }
     let lookup = if serve.speculation.lookup { serve.speculation.most() } else { 0 };
-    Ok(Box::new(Batch::new(tokenizer, columns, caches, lookup)))
+    Ok(Box::new(Batch::new(tokenizer, columns, Sharing { caches, lookup, latency })))
 }
 
 /// Ends the server at the first signal, the program at the second one.

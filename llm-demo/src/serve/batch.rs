@@ -4,7 +4,7 @@
 //! beside others.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ga10b_llm::schedule::{self, Finish, RequestId, Sequences};
 use ga10b_llm::tokenizer::TextStream;
@@ -13,6 +13,17 @@ use ga10b_llm::{Error, Tokenizer};
 use crate::serve::job::{Event, Failure, Reason, Usage};
 use crate::serve::scheduler::{Job, Processor, Queue};
 use crate::serve::stops::Stops;
+
+/// Ways in which requests share steps. Their texts are the same in all.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sharing {
+    /// Whether what several prompts begin with is processed once.
+    pub caches: bool,
+    /// Most tokens that a text proposes for a step.
+    pub lookup: usize,
+    /// Time for which a chunk of a prompt holds back the texts of others; `None` for a whole chunk.
+    pub latency: Option<Duration>,
+}
 
 /// Sequences that process requests together.
 pub struct Batch<'a, S: Sequences> {
@@ -83,11 +94,12 @@ impl Task<'_> {
 }
 
 impl<'a, S: Sequences> Batch<'a, S> {
-    /// With `caches` what several prompts begin with is processed once. A text proposes up to `lookup` tokens.
-    pub fn new(tokenizer: &'a Tokenizer, sequences: S, caches: bool, lookup: usize) -> Self {
+    /// A processor of requests on `sequences`.
+    pub fn new(tokenizer: &'a Tokenizer, sequences: S, sharing: Sharing) -> Self {
         let most = sequences.most_sequences();
-        let scheduler = schedule::Scheduler::new(sequences, most).with_lookup(lookup);
-        let scheduler = if caches { scheduler.with_prefix_cache() } else { scheduler };
+        let scheduler = schedule::Scheduler::new(sequences, most).with_lookup(sharing.lookup);
+        let scheduler = if sharing.caches { scheduler.with_prefix_cache() } else { scheduler };
+        let scheduler = sharing.latency.into_iter().fold(scheduler, schedule::Scheduler::with_latency);
         Self { tokenizer, scheduler, tasks: BTreeMap::new(), counted: schedule::Load::default() }
     }
 

@@ -7,6 +7,8 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use ga10b_llm::synthesize::{SHAPES, Synthesis};
+use ga10b_oracles::sample;
 use serde_json::{Value, json};
 
 /// A server that is killed with the test.
@@ -135,6 +137,39 @@ fn requests_at_the_same_time_get_the_answers_that_they_get_one_after_the_other()
     assert_eq!(server.end("-TERM"), Some(0));
 }
 
+/// Every architecture is served, several requests at once, and its texts are the same with proposals and with
+/// slices of prompts between them.
+#[test]
+fn every_architecture_is_served() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let shapes: Vec<&str> = SHAPES.iter().filter(|shape| shape.starts_with("tiny-")).copied().collect();
+    for shape in sample("architectures that are served", shapes, 2) {
+        let file = folder.path().join(format!("{shape}.gguf"));
+        let synthesis: Synthesis = format!("{shape}:q8_0").parse().expect("a shape");
+        synthesis.write_file(3, &file, &mut |_, _| ()).expect("a file");
+        let file = file.to_str().expect("UTF-8");
+        let prompt = |seed: u64| (0..30 + 25 * seed).map(|i| (i * 37 + seed) % 1000).collect::<Vec<_>>();
+        let body =
+            |seed: u64| json!({"prompt": prompt(seed), "max_tokens": 6, "seed": seed, "temperature": 1});
+        let run = |args: &[&str]| -> Vec<Value> {
+            let server = Server::start(&[&["-m", file, "--parallel", "4", "--ctx", "200"], args].concat());
+            let answer = |seed| {
+                let (status, answer) = server.post("/v1/completions", "", &body(seed));
+                assert_eq!(status, 200, "{shape}: {answer}");
+                serde_json::from_str::<Value>(&answer).expect("JSON")["choices"][0].clone()
+            };
+            let answers = thread::scope(|scope| {
+                let threads: Vec<_> = (1..4).map(|seed| scope.spawn(move || answer(seed))).collect();
+                threads.into_iter().map(|thread| thread.join().expect("an answer")).collect()
+            });
+            assert_eq!(server.end("-TERM"), Some(0));
+            answers
+        };
+        let texts = run(&[]);
+        assert_eq!(run(&["--lookup", "--latency-ms", "1"]), texts, "{shape}");
+    }
+}
+
 #[test]
 fn a_key_from_a_file_is_asked_for() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -164,6 +199,9 @@ fn what_cannot_be_served_is_said_at_once() {
     ends(&["--port", "0", "--api-key", ""], 2, "the key is empty");
     let both = ["--port", "0", "--parallel", "2", "--engine", "operations"];
     ends(&both, 2, "--engine is for --parallel 1, not 2");
+    let alone = ["--port", "0", "--parallel", "1", "--latency-ms", "20"];
+    ends(&alone, 2, "--latency-ms is for several requests at a time");
+    ends(&["--port", "0", "--latency-ms", "0"], 2, "latency-ms");
     // Found when the engine is set up, with a listening port.
     fails(
         &["--port", "0", "--engine", "persistent", "--kv", "q8_0", "-m", "/nonexistent.gguf"],

@@ -1,6 +1,7 @@
 //! The choice of the tokens that a step processes.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use rayon::prelude::*;
 
@@ -40,8 +41,8 @@ pub struct Load {
 /// Requests are admitted in the order of their arrival, when pages for all of their tokens so far are free.
 /// Texts that are being written rotate if a step has too few columns. When pages run out, the youngest
 /// request goes back to the head of the queue, and is computed again later: its text goes on as if nothing
-/// had happened. One chunk of one prompt is processed per step, so that texts go on between the chunks of
-/// long prompts. A common beginning of several prompts is processed once, if pages are kept
+/// had happened. One chunk of one prompt is processed per step, or a slice of it ([`Scheduler::with_latency`]), so
+/// that texts go on between the chunks of long prompts. A common beginning of several prompts is processed once, if pages are kept
 /// ([`Scheduler::with_prefix_cache`]). Texts that repeat themselves get several tokens from a step, if they may
 /// propose some ([`Scheduler::with_lookup`]).
 #[derive(Debug)]
@@ -58,6 +59,8 @@ pub struct Scheduler<S: Sequences> {
     lookup: usize,
     proposed: u64,
     accepted: u64,
+    /// Time of a chunk between two steps of texts.
+    latency: Option<Duration>,
     /// The text that the next step begins with, if it cannot take all.
     turn: usize,
     /// Columns of the last step.
@@ -78,6 +81,7 @@ impl<S: Sequences> Scheduler<S> {
             lookup: 0,
             proposed: 0,
             accepted: 0,
+            latency: None,
             turn: 0,
             last_step: 0,
         }
@@ -99,6 +103,14 @@ impl<S: Sequences> Scheduler<S> {
     #[must_use]
     pub fn with_lookup(self, most: usize) -> Self {
         Self { lookup: most, ..self }
+    }
+
+    /// Bounds the time for which a chunk of a prompt holds back the next tokens of texts: after about `latency`
+    /// they get a step, and the chunk goes on after it ([`Sequences::chunk`]). Texts are the same; prompts
+    /// beside texts take longer.
+    #[must_use]
+    pub fn with_latency(self, latency: Duration) -> Self {
+        Self { latency: Some(latency), ..self }
     }
 
     /// Empties the prefix cache.
@@ -200,15 +212,17 @@ impl<S: Sequences> Scheduler<S> {
         self.admit(&mut events)?;
         self.catch_up(&mut events)?;
         let (chunk, mut parts) = self.parts(&mut events)?;
+        let choices = parts.iter().any(|part| self.running[part.number].ends_in(part.count));
         if let Some(Chunk { number, count }) = chunk {
             let running = &self.running[number];
-            self.sequences.chunk(running.id, &running.left()[..count])?;
-            self.advance(number, count)?;
+            let time = self.latency.filter(|_| choices);
+            if self.sequences.chunk(running.id, &running.left()[..count], time)? {
+                self.advance(number, count)?;
+            }
         }
         if parts.is_empty() {
             return Ok(events);
         }
-        let choices = parts.iter().any(|part| self.running[part.number].ends_in(part.count));
         if choices {
             self.propose(&mut parts)?;
         }

@@ -1,6 +1,7 @@
 //! The interface of an engine to a scheduler.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::engine::{ColumnId, Columns, Cut, KeptPage, MOST_COLUMNS, PAGE};
 use crate::error::Result;
@@ -86,13 +87,15 @@ pub trait Sequences {
         Ok(Cut::NONE)
     }
     /// Processes the next tokens of a sequence as one chunk of its [`Sequences::cut`], without logits; by
-    /// itself in columns.
+    /// itself in columns. If it has a `time`, it may return false after about so long: the sequence is as
+    /// long as before, and the next call with the same tokens goes on, unless the sequence was truncated.
     ///
     /// # Errors
     /// The device's errors.
-    fn chunk(&mut self, id: Self::Id, tokens: &[u32]) -> Result<()> {
+    fn chunk(&mut self, id: Self::Id, tokens: &[u32], _time: Option<Duration>) -> Result<bool> {
         let work: Vec<(Self::Id, u32)> = tokens.iter().map(|token| (id, *token)).collect();
-        work.chunks(self.most_columns()).try_for_each(|work| self.fill(work))
+        work.chunks(self.most_columns()).try_for_each(|work| self.fill(work))?;
+        Ok(true)
     }
 }
 
@@ -172,7 +175,10 @@ impl Sequences for Columns {
         self.cut(tokens)
     }
 
-    fn chunk(&mut self, id: ColumnId, tokens: &[u32]) -> Result<()> {
-        self.chunk(id, tokens)
+    fn chunk(&mut self, id: ColumnId, tokens: &[u32], time: Option<Duration>) -> Result<bool> {
+        match time {
+            Some(time) => self.chunk_for(id, tokens, time),
+            None => self.chunk(id, tokens).map(|()| true),
+        }
     }
 }

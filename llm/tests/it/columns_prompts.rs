@@ -4,6 +4,7 @@
 //! Runs on the device that `HCQ_DEVICE` names, else on the software one.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use ga10b_llm::compare::{Bounds, Comparison};
 use ga10b_llm::engine::{MOST_COLUMNS, PAGE};
@@ -301,6 +302,44 @@ fn the_prefix_cache_changes_no_bit() {
     }
 }
 
+/// A chunk in slices, with steps and another chunk of other sequences between them, has the bits of a whole one.
+#[test]
+fn a_chunk_in_slices_has_the_same_bits() {
+    for (name, kv) in [("tiny-llama", CacheType::F16), ("tiny-olmoe", CacheType::Q8_0)] {
+        let model = model(&format!("{name}:q6_k"));
+        let mut columns = columns(&model, ColumnsOptions::new(3, 2 * PAGE).with_cache(kv));
+        let prompt = text(1, 70);
+        let whole = columns.admit().unwrap();
+        columns.chunk(whole, &prompt).unwrap();
+        columns.step(&[(whole, 9)]).unwrap();
+        let expected = columns.logits(0).unwrap();
+        columns.release(whole).unwrap();
+
+        let [own, beside, other] = [(); 3].map(|()| columns.admit().unwrap());
+        let mut calls = 1;
+        while !columns.chunk_for(own, &prompt, Duration::ZERO).unwrap() {
+            assert_eq!(columns.position(own).unwrap(), 0);
+            columns.step(&[(beside, calls)]).unwrap();
+            calls += 1;
+        }
+        assert!(calls as usize >= model.config.layers, "{calls} slices of {name}");
+        columns.step(&[(own, 9)]).unwrap();
+        assert_eq!(columns.logits(0).unwrap(), expected, "{name}");
+
+        // What was begun is given up: another chunk, and a truncation.
+        columns.truncate(own, 0).unwrap();
+        assert!(!columns.chunk_for(own, &prompt, Duration::ZERO).unwrap());
+        columns.chunk(other, &text(2, 40)).unwrap();
+        assert!(!columns.chunk_for(own, &prompt, Duration::ZERO).unwrap());
+        columns.truncate(own, 0).unwrap();
+        columns.step(&[(own, 3)]).unwrap();
+        columns.truncate(own, 0).unwrap();
+        assert!(columns.chunk_for(own, &prompt, Duration::from_secs(60)).unwrap());
+        columns.step(&[(own, 9)]).unwrap();
+        assert_eq!(columns.logits(0).unwrap(), expected, "{name}, begun again");
+    }
+}
+
 #[test]
 fn misuse_is_an_error_and_changes_nothing() {
     let model = model("tiny-llama:q8_0");
@@ -315,8 +354,10 @@ fn misuse_is_an_error_and_changes_nothing() {
     columns.chunk(b, &[1; 40]).unwrap();
     assert_eq!(columns.position(b).unwrap(), 41);
     assert!(matches!(columns.logits(0), Err(Error::StepSize { .. })), "a chunk has no logits");
+    assert!(matches!(columns.chunk_for(a, &[], Duration::ZERO), Err(Error::StepSize { asked: 0, .. })));
     columns.release(a).unwrap();
     assert!(matches!(columns.chunk(a, &[1]), Err(Error::Released)));
+    assert!(matches!(columns.chunk_for(a, &[1], Duration::ZERO), Err(Error::Released)));
 }
 
 /// Weights that f16 may not hold the activations of are no reason for other texts than without chunks.

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
+use std::time::Duration;
 
 use ga10b_llm::engine::PAGE;
 use ga10b_llm::sampler::Penalties;
@@ -44,8 +45,10 @@ struct Model {
     logits: Vec<Vec<f32>>,
     /// Tokens of the last steps.
     steps: Vec<usize>,
-    /// Number of chunks.
+    /// Number of chunks, or of their slices.
     chunks: usize,
+    /// A chunk that has begun: its sequence, its tokens and its slices.
+    begun: Option<(u32, Vec<u32>, usize)>,
 }
 
 /// A token in the cache that was written in the chunk from `first` on of `count` tokens. What follows is not
@@ -190,6 +193,7 @@ impl Sequences for Model {
 
     fn truncate(&mut self, id: u32, len: usize) -> Result<()> {
         let page = self.page;
+        self.begun.take_if(|(begun, ..)| *begun == id);
         let text = self.texts.get_mut(&id).ok_or(Error::Released)?;
         assert!(len <= text.tokens.len(), "{len} of {} tokens", text.tokens.len());
         text.tokens.truncate(len);
@@ -223,13 +227,20 @@ impl Sequences for Model {
         Ok(cut(tokens, self.page, self.least))
     }
 
-    fn chunk(&mut self, id: u32, tokens: &[u32]) -> Result<()> {
+    /// With a time, in three slices.
+    fn chunk(&mut self, id: u32, tokens: &[u32], time: Option<Duration>) -> Result<bool> {
         assert!(!tokens.is_empty() && tokens.len() <= self.page, "a chunk of {} tokens", tokens.len());
         self.chunks += 1;
+        let begun = self.begun.take().filter(|(begun, of, _)| *begun == id && of == tokens);
+        let slices = begun.map_or(0, |(_, _, slices)| slices) + 1;
+        if time.is_some() && slices < 3 {
+            self.begun = Some((id, tokens.to_vec(), slices));
+            return Ok(false);
+        }
         let place = (self.texts[&id].tokens.len(), tokens.len());
         let work: Vec<(u32, u32)> = tokens.iter().map(|token| (id, in_chunk(*token, place))).collect();
         self.append(&work);
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -306,12 +317,13 @@ proptest! {
         context in 20usize..120,
         most in 1usize..40,
         lookup in 0usize..9,
-        caches in any::<bool>(),
+        (caches, slices) in any::<(bool, bool)>(),
         ops in proptest::collection::vec(op(), 1..40),
     ) {
         let model = Model { pages, page, least, context, most, ..Model::default() };
         let scheduler = Scheduler::new(model, 8).with_lookup(lookup);
-        let mut scheduler = if caches { scheduler.with_prefix_cache() } else { scheduler };
+        let scheduler = if caches { scheduler.with_prefix_cache() } else { scheduler };
+        let mut scheduler = if slices { scheduler.with_latency(Duration::ZERO) } else { scheduler };
         let mut reused: HashMap<RequestId, usize> = HashMap::new();
         let mut requests: HashMap<RequestId, Request> = HashMap::new();
         let mut order: Vec<RequestId> = vec![];
@@ -430,6 +442,40 @@ fn texts_that_repeat_themselves_take_fewer_steps() {
     let (found, steps, load) = run(7, 4 * 4);
     assert_eq!(found, texts);
     assert!(steps < 60 && load.evicted_pages == 0, "{steps} steps, {load:?}");
+}
+
+/// A text gets a token between two slices of a chunk, and before all of them is written a prompt is not sliced.
+#[test]
+fn texts_go_on_between_the_slices_of_a_chunk() {
+    let run = |latency: Option<Duration>| {
+        let model = Model { pages: 400, page: 16, least: Some(4), context: 400, most: 8, ..Model::default() };
+        let scheduler = Scheduler::new(model, 100);
+        let mut scheduler = latency.into_iter().fold(scheduler, Scheduler::with_latency);
+        let mut submit = |prompt: Vec<u32>, most| {
+            let sampler = Sampler::new(SamplerOptions::GREEDY);
+            let request = Request { prompt, sampler, most, ends: vec![], reuse: true };
+            scheduler.submit(request).unwrap()
+        };
+        // 20 and 3 chunks: the second prompt has the text of the first beside it.
+        let (text, beside) = (submit((0..321).map(|i| i % VOCAB).collect(), 60), submit(vec![5; 49], 1));
+        let (mut alone, mut between) = (0, 0);
+        while scheduler.is_running(beside) || alone == 0 {
+            let chunks = scheduler.sequences().chunks;
+            let tokens = scheduler
+                .step()
+                .unwrap()
+                .iter()
+                .filter(|(id, e)| *id == text && matches!(e, Event::Token(_)))
+                .count();
+            match tokens {
+                0 => alone += scheduler.sequences().chunks - chunks,
+                _ => between += scheduler.sequences().chunks - chunks,
+            }
+        }
+        (alone, between)
+    };
+    assert_eq!(run(None), (20, 3));
+    assert_eq!(run(Some(Duration::ZERO)), (20, 9));
 }
 
 /// A request that came first is not overtaken for ever, and texts rotate.

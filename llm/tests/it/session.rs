@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use ga10b_llm::chat::Message;
 use ga10b_llm::gguf::Value;
 use ga10b_llm::session::{Reader, Session, is_session, replace};
+use ga10b_llm::synthesize::SHAPES;
 use ga10b_llm::{CacheType, Decoder, Engine, EngineOptions, Error, Mode, Model, embedded};
 use ga10b_oracles::sample;
 use proptest::prelude::*;
@@ -82,7 +83,7 @@ fn a_session_goes_on_bit_for_bit() {
     }
 }
 
-/// Windows, two rotations, learned positions, norms with biases, experts.
+/// Windows, two rotations and none, learned positions, norms with biases, experts.
 #[test]
 fn sessions_of_other_architectures_go_on_bit_for_bit() {
     let cases = vec![
@@ -92,7 +93,15 @@ fn sessions_of_other_architectures_go_on_bit_for_bit() {
         ("tiny-gpt2:q6_k", Mode::Persistent, CacheType::F16),
         ("tiny-gpt2:f16", Mode::Operations, CacheType::Q8_0),
         ("tiny-olmoe:q6_k", Mode::Operations, CacheType::F16),
+        ("tiny-qwen2:q8_0", Mode::Persistent, CacheType::F16),
+        ("tiny-qwen3:q6_k", Mode::Persistent, CacheType::Q8_0),
+        ("tiny-smollm3:q4_k_m", Mode::Persistent, CacheType::F16),
+        ("tiny-gemma:q6_k", Mode::Operations, CacheType::F16),
+        ("tiny-phi4:q8_0", Mode::Persistent, CacheType::Q8_0),
     ];
+    for shape in SHAPES.iter().filter(|shape| shape.starts_with("tiny-") && **shape != "tiny-llama") {
+        assert!(cases.iter().any(|(name, ..)| name.starts_with(shape)), "no session of {shape}");
+    }
     for (name, mode, kv) in sample("sessions of architectures", cases, 3) {
         let model = Craft::new(name).model().unwrap();
         let tokens: Vec<u32> = (0..60).map(|i| (i * 41 + i / 3) % 1024).collect();

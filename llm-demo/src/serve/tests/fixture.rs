@@ -21,7 +21,7 @@ use tokio::sync::watch;
 
 use crate::serve::access::Access;
 use crate::serve::app::{App, Limits, Own, router};
-use crate::serve::batch::Batch;
+use crate::serve::batch::{Batch, Sharing};
 use crate::serve::listen;
 use crate::serve::metrics::Metrics;
 use crate::serve::openai::request::Defaults;
@@ -289,7 +289,8 @@ impl Server {
                     let device = Device::open(Selector::Sim)?;
                     let options = ColumnsOptions::new(parallel, context);
                     let inner = Columns::new(&device, model, &options)?;
-                    return Ok(Box::new(Batch::new(words, FaultyColumns { device, inner, plan }, caches, 0)));
+                    let sharing = Sharing { caches, ..Sharing::default() };
+                    return Ok(Box::new(Batch::new(words, FaultyColumns { device, inner, plan }, sharing)));
                 }
                 let inner = Reference::new(model, context)?;
                 Ok(Box::new(Serial::new(words, Box::new(Faulty { inner, plan }), caches)))

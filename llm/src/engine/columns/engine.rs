@@ -10,6 +10,7 @@ use crate::engine::columns::chunks::{chunk_bytes, chunks, launched};
 use crate::engine::columns::lower::{Launches, launches};
 use crate::engine::columns::options::ColumnsOptions;
 use crate::engine::columns::pages::{PAGE, PageCopy, Pages, Table, pages_for};
+use crate::engine::columns::prompts::Begun;
 use crate::engine::launch::record;
 use crate::engine::matrix::fits;
 use crate::engine::memory::DeviceModel;
@@ -80,6 +81,8 @@ pub struct Columns {
     graphs: [[Option<Graph>; 2]; SIZES.len()],
     /// Columns of the last step that gave logits.
     pub(super) with_logits: usize,
+    /// The chunk of which some slices have been processed.
+    pub(super) begun: Option<Begun>,
 }
 
 impl fmt::Debug for Columns {
@@ -131,6 +134,7 @@ impl Columns {
             slots: (0..options.sequences).map(|_| Slot::default()).collect(),
             graphs: Default::default(),
             with_logits: 0,
+            begun: None,
             model,
             options,
         })
@@ -205,6 +209,7 @@ impl Columns {
     /// [`Error::Released`].
     pub fn truncate(&mut self, id: ColumnId, len: usize) -> Result<()> {
         self.table(id)?;
+        self.begun.take_if(|begun| begun.id == id);
         let slot = &mut self.slots[id.slot as usize];
         if let Some(table) = &mut slot.table {
             self.pages.truncate(table, len);

@@ -1,13 +1,25 @@
 //! Prompts of the batch engine: chunks by the kernels of prompts, and columns.
 
+use std::time::{Duration, Instant};
+
 use crate::engine::columns::cut::Cut;
 use crate::engine::columns::engine::{ColumnId, Columns, MOST_COLUMNS};
 use crate::engine::columns::pages::{PAGE, pages_for};
-use crate::engine::prompt::chunks::Place;
+use crate::engine::prompt::chunks::{Place, Slices};
 use crate::error::{Error, Result};
 
 /// Fewer tokens than this are columns: one step takes them.
 const LEAST_CHUNK: usize = MOST_COLUMNS + 1;
+
+/// A chunk of which some slices have been processed.
+#[derive(Debug)]
+pub(super) struct Begun {
+    pub id: ColumnId,
+    /// Tokens before it.
+    position: usize,
+    tokens: Vec<u32>,
+    slices: Slices,
+}
 
 impl Columns {
     /// The tokens of a prompt of `tokens` tokens, which begins its sequence, that [`Columns::chunk`]
@@ -36,20 +48,83 @@ impl Columns {
             self.check(&[(id, tokens.len())], tokens)?;
             return work.chunks(MOST_COLUMNS).try_for_each(|work| self.fill(work));
         }
-        let counts = [(id, tokens.len())];
-        self.check(&counts, tokens)?;
-        self.extend(&counts)?;
-        let table = id.slot as usize * pages_for(self.options.context);
-        let place = Place { position: self.table(id)?.len, table };
+        let place = self.prepare_chunk(id, tokens)?;
+        self.begun = None;
         if let Some(chunks) = &mut self.chunks {
             let patience = chunks.patience(&self.model);
             chunks.run(&self.model, &mut self.queue, place, tokens)?.wait(patience)?;
         }
+        self.end_chunk(id, tokens.len());
+        Ok(())
+    }
+
+    /// [`Columns::chunk`] for about `time`, or for one slice of the chunk, some launches, if that takes longer.
+    /// Returns whether the whole chunk is processed: until then the sequence is as long as before, and the next
+    /// call with the same arguments goes on, whatever is processed of other sequences meanwhile. The bits are
+    /// those of [`Columns::chunk`]. What is begun is given up for another chunk, and when the sequence is
+    /// truncated.
+    ///
+    /// # Errors
+    /// As [`Columns::fill`].
+    pub fn chunk_for(&mut self, id: ColumnId, tokens: &[u32], time: Duration) -> Result<bool> {
+        if tokens.is_empty() || tokens.len() > PAGE || !self.takes_chunks()? {
+            return self.chunk(id, tokens).map(|()| true);
+        }
+        let place = self.prepare_chunk(id, tokens)?;
+        let position = place.position;
+        let is_it =
+            |begun: &mut Begun| (begun.id, begun.position, &begun.tokens[..]) == (id, position, tokens);
+        let begun = self.begun.take_if(is_it);
+        self.begun = None;
+        let Some(chunks) = &mut self.chunks else { return Ok(true) };
+        let mut slices = match begun {
+            Some(begun) => begun.slices,
+            None => chunks.begin(&self.model, place, tokens)?,
+        };
+        let (patience, begin) = (chunks.patience(&self.model), Instant::now());
+        let mut longest = Duration::ZERO;
+        while !slices.are_done() {
+            let before = begin.elapsed();
+            // At least one slice, or it would never end.
+            if !longest.is_zero() && before + longest > time {
+                let tokens = tokens.to_vec();
+                self.begun = Some(Begun { id, position, tokens, slices });
+                self.with_logits = 0;
+                return Ok(false);
+            }
+            chunks.run_slice(&mut self.queue, &mut slices, patience)?;
+            longest = longest.max(begin.elapsed() - before);
+        }
+        self.end_chunk(id, tokens.len());
+        Ok(true)
+    }
+
+    /// Records what [`Columns::chunk_for`] runs before it is needed.
+    ///
+    /// # Errors
+    /// Errors of loading the kernels.
+    pub fn record_slices(&mut self) -> Result<()> {
+        if !self.takes_chunks()? {
+            return Ok(());
+        }
+        self.chunks.as_mut().map_or(Ok(()), |chunks| chunks.record_slices(&self.model))
+    }
+
+    /// Checks the tokens of a chunk and gives its sequence the pages for them.
+    fn prepare_chunk(&mut self, id: ColumnId, tokens: &[u32]) -> Result<Place> {
+        let counts = [(id, tokens.len())];
+        self.check(&counts, tokens)?;
+        self.extend(&counts)?;
+        let table = id.slot as usize * pages_for(self.options.context);
+        Ok(Place { position: self.table(id)?.len, table })
+    }
+
+    /// Counts the tokens of a processed chunk.
+    fn end_chunk(&mut self, id: ColumnId, tokens: usize) {
         if let Some(table) = &mut self.slots[id.slot as usize].table {
-            table.len += tokens.len();
+            table.len += tokens;
         }
         self.with_logits = 0;
-        Ok(())
     }
 
     /// Processes a prompt, in chunks what [`Columns::cut`] says if it begins the sequence, and returns the most

@@ -10,6 +10,7 @@
 //! chunk's first position and on the number of its tokens, and on nothing else: rows of products do not mix,
 //! and the split of positions follows from these numbers ([`kernels::prompt`](crate::kernels::prompt)).
 
+use std::ops::Range;
 use std::time::Duration;
 
 use hcq::{Buffer, Graph, LaunchConfig, Queue, SyncPoint};
@@ -67,6 +68,8 @@ pub struct Chunks {
     in_range: Option<bool>,
     /// One per size, recorded on first use.
     graphs: [Option<Graph>; SIZES.len()],
+    /// One per size, in slices, recorded on first use.
+    slices: [Option<Vec<Graph>>; SIZES.len()],
 }
 
 /// The place of a chunk.
@@ -89,9 +92,17 @@ impl Chunks {
         tables: Option<Buffer>,
     ) -> Result<Self> {
         let activations = Activations::new(m, extent, &choices)?;
-        let (factors, graphs) = (Vec::new(), [const { None }; SIZES.len()]);
-        let longest = extent.longest;
-        Ok(Self { programs, choices, longest, activations, tables, factors, in_range: None, graphs })
+        Ok(Self {
+            programs,
+            choices,
+            longest: extent.longest,
+            activations,
+            tables,
+            factors: Vec::new(),
+            in_range: None,
+            graphs: [const { None }; SIZES.len()],
+            slices: [const { None }; SIZES.len()],
+        })
     }
 
     /// Whether f16 holds the activations of every prompt. The first call measures the rows of the weights, and
@@ -143,6 +154,22 @@ impl Chunks {
         Ok(queue.replay(self.recorded(m, size)?)?)
     }
 
+    /// Writes a chunk, which fits the cache, to device memory. Returns its slices: none of its launches is
+    /// submitted yet, and no other chunk may be before its last slice.
+    pub fn begin(&mut self, m: &DeviceModel, place: Place, tokens: &[u32]) -> Result<Slices> {
+        let size = self.prepare(place, tokens)?;
+        Ok(Slices { size, left: 0..self.sliced(m, size)?.len() })
+    }
+
+    /// Processes the next slice of a chunk, if one is left.
+    pub fn run_slice(&self, queue: &mut Queue, slices: &mut Slices, patience: Duration) -> Result<()> {
+        let graphs = self.slices[slices.size].as_deref().unwrap_or_default();
+        match slices.left.next().and_then(|slice| graphs.get(slice)) {
+            Some(graph) => Ok(queue.replay(graph)?.wait(patience)?),
+            None => Ok(()),
+        }
+    }
+
     /// [`Chunks::run`] with one launch after the other, each with its time.
     pub fn timed(
         &mut self,
@@ -165,6 +192,11 @@ impl Chunks {
     /// Records the launches of chunks of all sizes, unless they are recorded.
     pub fn record_all(&mut self, m: &DeviceModel) -> Result<()> {
         (0..=size(self.longest)).try_for_each(|size| self.recorded(m, size).map(drop))
+    }
+
+    /// Records the slices of chunks of all sizes, unless they are recorded.
+    pub fn record_slices(&mut self, m: &DeviceModel) -> Result<()> {
+        (0..=size(self.longest)).try_for_each(|size| self.sliced(m, size).map(drop))
     }
 
     /// The launches of a full chunk, to inspect: the cache may be too short to run them.
@@ -191,6 +223,19 @@ impl Chunks {
         Ok(self.graphs[size].insert(graph))
     }
 
+    /// The graphs of the slices of one of [`SIZES`], about one per layer, recorded on first use.
+    fn sliced(&mut self, m: &DeviceModel, size: usize) -> Result<&[Graph]> {
+        let graphs = match self.slices[size].take() {
+            Some(graphs) => graphs,
+            None => {
+                let launches = self.launches(m, SIZES[size])?;
+                let ranges = slices(&launches, m.layers.len());
+                ranges.map(|range| record(&m.device, &launches[range])).collect::<Result<_>>()?
+            }
+        };
+        Ok(self.slices[size].insert(graphs))
+    }
+
     /// Writes a chunk to device memory. Returns which of [`SIZES`] it takes.
     fn prepare(&self, place: Place, tokens: &[u32]) -> Result<usize> {
         let mut words = vec![fits(place.position)?, fits(tokens.len())?, fits(place.table)?];
@@ -199,6 +244,32 @@ impl Chunks {
         self.activations.chunk.write_slice(0, &words)?;
         Ok(size(tokens.len()))
     }
+}
+
+/// The slices of a chunk that are not submitted yet.
+#[derive(Clone, Debug)]
+pub struct Slices {
+    /// Which of [`SIZES`] the chunk takes.
+    size: usize,
+    left: Range<usize>,
+}
+
+impl Slices {
+    /// Whether all are submitted.
+    pub fn are_done(&self) -> bool {
+        self.left.is_empty()
+    }
+}
+
+/// Divides launches into up to `count` slices of about as many launches. None begins with a launch that runs
+/// beside the one before it.
+fn slices(launches: &[Launch], count: usize) -> impl Iterator<Item = Range<usize>> {
+    let count = count.clamp(1, launches.len().max(1));
+    let begin = move |slice: usize| {
+        let begin = slice * launches.len() / count;
+        begin + launches[begin..].iter().take_while(|launch| launch.overlaps).count()
+    };
+    (0..count).map(move |slice| begin(slice)..begin(slice + 1)).filter(|range| !range.is_empty())
 }
 
 /// The chunks of a single sequence, and what follows its last.
