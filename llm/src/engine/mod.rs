@@ -15,7 +15,7 @@
 //! facts      footprint occupancy profile session trace  # what is known and kept of an engine
 //! engines    columns decode                            # a batch; one sequence
 //! lowerings  diagnosis operations prompt stream        # from the list of a layer to launches
-//! memory     cache layers memory state                 # a model and a sequence in device memory
+//! memory     cache layers memory per_token state       # a model and a sequence in device memory
 //! launches   launch options plan programs timed times  # kernels, launches and their time
 //! weights    matrix order                              # matrices in device memory
 //! ```
@@ -33,6 +33,7 @@ mod occupancy;
 pub(crate) mod operations;
 mod options;
 mod order;
+pub(crate) mod per_token;
 pub(crate) mod plan;
 mod profile;
 pub(crate) mod programs;

@@ -5,17 +5,16 @@ use ptxgen::Params;
 
 use crate::cache::CacheType;
 use crate::engine::launch::Launch;
-use crate::engine::layers::{
-    Experts, HeadNormMemory, LayerMemory, NormMemory, Product, Source, Step, Target,
-};
+use crate::engine::layers::{Experts, LayerMemory, NormMemory, Product, Source, Step, Target};
 use crate::engine::matrix::{Matrix, fits};
 use crate::engine::memory::DeviceModel;
+use crate::engine::per_token::{PerToken, limits};
 use crate::engine::programs::Programs;
 use crate::error::{Error, Result};
 use crate::kernels::choices::{self, Choices};
 use crate::kernels::heads::{even_shares, kernel_dims};
-use crate::kernels::layers::{self, cap, experts, gelu, heads, layer_norm, post_norm, rows};
-use crate::kernels::limits::{NO_WINDOW, infix};
+use crate::kernels::layers::{self, experts, gelu, layer_norm};
+use crate::kernels::limits::infix;
 use crate::kernels::operations::matvec::Epilogue;
 use crate::kernels::operations::{attention, matvec, norm, quantized_attention, rope, token};
 use crate::model::architecture::Activation;
@@ -111,7 +110,8 @@ impl Operations {
         p.norm(&m.output_norm)?;
         let normed = p.v.normed.clone();
         p.matvec("output", &m.output, Epilogue::Store, &normed, &m.state.logits, 0)?;
-        p.cap_logits()?;
+        let cap = p.per_token().cap(p.programs, &m.state.logits)?;
+        p.launches.extend(cap);
         p.argmax()?;
         let kernel = p.vector("advance")?;
         let args = token::Advance { state: &m.state.words }.args();
@@ -131,63 +131,6 @@ impl Operations {
     }
 }
 
-/// How sums are in parts.
-#[derive(Clone, Copy, Debug)]
-pub struct Parts {
-    /// How many there are.
-    pub shares: u32,
-    /// How many tokens they are apart.
-    pub pitch: u32,
-}
-
-impl Parts {
-    /// The sums of one token in one part.
-    pub const ONE: Self = Self { shares: 1, pitch: 1 };
-}
-
-/// The arguments of `prepare_heads` for `qkv`, and the blocks of a token; `None` if there is nothing to prepare.
-pub fn heads_args(
-    c: &Config,
-    p: &Product,
-    norms: Option<&HeadNormMemory>,
-    qkv: &Buffer,
-    parts: Parts,
-) -> Result<Option<(Args, u32)>> {
-    if p.bias.is_none() && norms.is_none() {
-        return Ok(None);
-    }
-    let biased = p.bias.as_ref().map_or(0, |_| heads::BIASED);
-    let normed = norms.map_or(0, |_| heads::NORMED);
-    let (q_dim, kv_dim) = (fits(c.q_dim())?, fits(c.kv_dim())?);
-    let [q_length, k_length] = norms.map_or([q_dim, kv_dim], |norms| norms.lengths);
-    // Inputs that a flag leaves out are not read.
-    let [q_norm, k_norm] = norms.map_or([qkv, qkv], |norms| norms.weights.each_ref());
-    let bias = p.bias.as_ref().unwrap_or(qkv);
-    let (eps, flags, Parts { shares, pitch: share_pitch }) = (c.norm_eps, biased | normed, parts);
-    let args = heads::PrepareHeads {
-        qkv,
-        bias,
-        q_norm,
-        k_norm,
-        q_dim,
-        kv_dim,
-        q_length,
-        k_length,
-        shares,
-        share_pitch,
-        eps,
-        flags,
-    };
-    Ok(Some((args.args(), q_dim / q_length + kv_dim / k_length + 1)))
-}
-
-/// The window and the cap of the scores of a layer, as kernels with limits take them; both are `None` for one
-/// without.
-pub fn limits(c: &Config, layer: &LayerMemory) -> (Option<u32>, Option<f32>) {
-    let limited = layer.window.is_some() || c.score_cap.is_some();
-    limited.then(|| (layer.window.unwrap_or(NO_WINDOW), c.score_cap.unwrap_or(0.0))).unzip()
-}
-
 /// The number of split-K parts into which attention splits the positions.
 fn shares(c: &Config, context: usize, sm_count: usize) -> Result<u32> {
     // Four small blocks per SM.
@@ -196,7 +139,11 @@ fn shares(c: &Config, context: usize, sm_count: usize) -> Result<u32> {
     Ok(fits(context.div_ceil(POSITIONS_PER_SHARE))?.clamp(1, most))
 }
 
-impl Planner<'_> {
+impl<'a> Planner<'a> {
+    fn per_token(&self) -> PerToken<'a> {
+        PerToken { model: self.m, tokens: 1 }
+    }
+
     /// A kernel of the `vector` module.
     fn vector(&mut self, name: &str) -> Result<Kernel> {
         self.programs.kernel("vector", name)
@@ -222,17 +169,9 @@ impl Planner<'_> {
         let config = LaunchConfig::new(token::embed_blocks(format, cols), token::THREADS);
         let launch = Launch::new("embedding", kernel, config, args).with_weights(embedding.row_bytes());
         self.launches.push(launch);
-        let blocks = cols.div_ceil(rows::THREADS);
-        if let Some(factor) = self.m.config.embedding_scale() {
-            let args = rows::Scale { x, len: cols, factor }.args();
-            let kernel = self.of_layers("scale")?;
-            self.push("embedding", kernel, blocks, rows::THREADS, args);
-        }
-        let Some(positions) = &self.m.positions else { return Ok(()) };
-        let context = fits(self.m.config.context)?;
-        let args = rows::AddPosition { x: &self.v.x, positions, state, len: cols, rows: context }.args();
-        let kernel = self.of_layers("add_position")?;
-        self.push("embedding", kernel, blocks, rows::THREADS, args);
+        let (per_token, m) = (self.per_token(), self.m);
+        self.launches.extend(per_token.scale(self.programs, &self.v.x)?);
+        self.launches.extend(per_token.positions(self.programs, &self.v.x, &m.state.words)?);
         Ok(())
     }
 
@@ -319,24 +258,26 @@ impl Planner<'_> {
             Target::Heads(norms) => {
                 let qkv = self.v.qkv.clone();
                 self.stacked(p, &from, &qkv)?;
-                self.prepare_heads(p, norms.as_ref())
+                let per_token = self.per_token();
+                self.launches.extend(per_token.heads(self.programs, p, norms.as_ref(), (&qkv, 1))?);
+                Ok(())
             }
             Target::Activated(activation) => self.activated(p, *activation, &from),
             Target::Residual(None) => {
                 let x = self.v.x.clone();
                 self.matvec(p.role, &p.matrices[0], Epilogue::Add, &from, &x, 0)?;
-                p.bias.iter().try_for_each(|bias| self.add_bias(p.role, bias))
+                if let Some(bias) = &p.bias {
+                    let launch = self.per_token().add_bias(self.programs, p.role, &x, bias)?;
+                    self.launches.push(launch);
+                }
+                Ok(())
             }
             Target::Residual(Some(norm)) => {
                 let apart = self.m.device.alloc(4 * self.m.config.hidden as u64)?;
                 self.matvec(p.role, &p.matrices[0], Epilogue::Store, &from, &apart, 0)?;
-                let (weight, x, Parts { shares, pitch: share_pitch }) = (&norm.weight, &self.v.x, Parts::ONE);
-                let (len, eps, factor) = (fits(self.m.config.hidden)?, self.m.config.norm_eps, 1.0);
-                let sums = &apart;
-                let args =
-                    post_norm::PostNorm { sums, weight, x, len, eps, shares, share_pitch, factor }.args();
-                let kernel = self.of_layers("post_norm")?;
-                self.push(norm.role, kernel, 1, post_norm::THREADS, args);
+                let per_token = self.per_token();
+                let launch = per_token.post_norm(self.programs, norm, (&self.v.x, &apart), (1, 1.0))?;
+                self.launches.push(launch);
                 Ok(())
             }
         }
@@ -381,17 +322,6 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Adds biases to queries, keys and values, and normalizes queries and keys, where the model does.
-    fn prepare_heads(&mut self, p: &Product, norms: Option<&HeadNormMemory>) -> Result<()> {
-        let qkv = self.v.qkv.clone();
-        let Some((args, pieces)) = heads_args(&self.m.config, p, norms, &qkv, Parts::ONE)? else {
-            return Ok(());
-        };
-        let kernel = self.of_layers("prepare_heads")?;
-        self.push(p.role, kernel, pieces, heads::THREADS, args);
-        Ok(())
-    }
-
     /// A mixture of experts: the choice stays on the device, so the products read it there.
     fn experts(&mut self, e: &Experts) -> Result<()> {
         let c = &self.m.config;
@@ -429,14 +359,6 @@ impl Planner<'_> {
         let args = experts::ExpertSum { parts: &parts, x: &x, len: hidden, used }.args();
         let kernel = self.of_layers("expert_sum")?;
         self.push("down", kernel, hidden.div_ceil(experts::THREADS), experts::THREADS, args);
-        Ok(())
-    }
-
-    fn add_bias(&mut self, role: &'static str, bias: &Buffer) -> Result<()> {
-        let hidden = fits(self.m.config.hidden)?;
-        let args = rows::AddBias { x: &self.v.x, bias, len: hidden }.args();
-        let kernel = self.of_layers("add_bias")?;
-        self.push(role, kernel, hidden.div_ceil(rows::THREADS), rows::THREADS, args);
         Ok(())
     }
 
@@ -515,16 +437,6 @@ impl Planner<'_> {
             let kernel = self.programs.kernel("attention", "attention_combine")?;
             self.push("attention", kernel, heads, attention::THREADS, combine);
         }
-        Ok(())
-    }
-
-    /// Caps the logits, where the model does.
-    fn cap_logits(&mut self) -> Result<()> {
-        let (m, Some(cap)) = (self.m, self.m.config.logit_cap) else { return Ok(()) };
-        let vocab = fits(m.config.vocab)?;
-        let args = cap::Cap { logits: &m.state.logits, count: vocab, cap }.args();
-        let kernel = self.of_layers("cap")?;
-        self.push("output", kernel, vocab.div_ceil(cap::THREADS), cap::THREADS, args);
         Ok(())
     }
 

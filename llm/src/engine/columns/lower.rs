@@ -5,20 +5,18 @@ use ptxgen::Params;
 
 use crate::engine::columns::buffers::{Buffers, ExpertBuffers, attention_shares};
 use crate::engine::launch::{Launch, filled};
-use crate::engine::layers::{
-    Experts, HeadNormMemory, LayerMemory, NormMemory, Product, Source, Step, Target,
-};
+use crate::engine::layers::{Experts, LayerMemory, NormMemory, Product, Source, Step, Target};
 use crate::engine::matrix::{Matrix, fits};
 use crate::engine::memory::DeviceModel;
-use crate::engine::operations::{Parts, heads_args, limits};
+use crate::engine::per_token::{PerToken, limits};
 use crate::engine::programs::Programs;
 use crate::error::Result;
+use crate::kernels::columns;
 use crate::kernels::columns::experts::ExpertAct;
 use crate::kernels::columns::{attention, product, vector};
 use crate::kernels::heads::kernel_dims;
-use crate::kernels::layers::{cap, heads, post_norm, rows};
+use crate::kernels::layers::rows;
 use crate::kernels::mixture::{self, PromptRoute, combine, scores};
-use crate::kernels::{columns, layers};
 use crate::model::architecture::Activation;
 
 /// The launches of a step.
@@ -85,6 +83,10 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
+    fn per_token(&self) -> PerToken<'a> {
+        PerToken { model: self.model, tokens: self.columns }
+    }
+
     /// The grid of kernels with a thread for each of `len` values of a column, and their threads.
     fn values(&self, len: u32) -> LaunchConfig {
         LaunchConfig::new((len.div_ceil(rows::THREADS), self.columns), rows::THREADS)
@@ -98,10 +100,7 @@ impl<'a> Planner<'a> {
         let kernel = format!("columns_embed_{}", embedding.format.suffix());
         let config = LaunchConfig::new(self.columns, vector::THREADS);
         self.push("embedding", &kernel, config, args)?;
-        if let Some(factor) = self.model.config.embedding_scale() {
-            let args = rows::Scale { x, len: cols, factor }.args();
-            self.push_of(layers::NAME, "embedding", "scale", self.values(cols), args)?;
-        }
+        self.launches.extend(self.per_token().scale(self.programs, x)?);
         let Some(positions) = &self.model.positions else { return Ok(()) };
         let rows = fits(self.model.config.context)?;
         let args = vector::AddPosition { state, positions, x, len: cols, rows }.args();
@@ -114,8 +113,7 @@ impl<'a> Planner<'a> {
         let (state, x, sums, weight, out) = (&b.state, &b.x, &b.sums, &norm.weight, &b.normed);
         let (len, eps, shares, columns) = (fits(c.hidden)?, c.norm_eps, self.shares, self.columns);
         if let Some(bias) = self.bias.take() {
-            let args = rows::AddBias { x, bias, len }.args();
-            self.push_of(layers::NAME, norm.role, "add_bias", self.values(len), args)?;
+            self.launches.push(self.per_token().add_bias(self.programs, norm.role, x, bias)?);
         }
         let bias = norm.bias.as_ref();
         let args = vector::Norm { state, x, sums, weight, out, len, eps, shares, columns, bias }.args();
@@ -178,25 +176,28 @@ impl<'a> Planner<'a> {
         };
         self.multiply(p.role, &p.matrices, (from, &b.sums), None)?;
         match &p.to {
-            Target::Heads(norms) => self.prepare_heads(p, norms.as_ref()),
+            Target::Heads(norms) => {
+                let heads =
+                    self.per_token().heads(self.programs, p, norms.as_ref(), (&b.sums, self.shares))?;
+                if heads.is_some() {
+                    self.shares = 1;
+                }
+                self.launches.extend(heads);
+                Ok(())
+            }
             Target::Activated(activation) => self.activate(p, *activation),
             Target::Residual(None) => {
                 self.bias = p.bias.as_ref();
                 Ok(())
             }
-            Target::Residual(Some(norm)) => self.post_norm(norm),
+            Target::Residual(Some(norm)) => {
+                let shares = std::mem::take(&mut self.shares);
+                let launch =
+                    self.per_token().post_norm(self.programs, norm, (&b.x, &b.sums), (shares, 1.0))?;
+                self.launches.push(launch);
+                Ok(())
+            }
         }
-    }
-
-    /// Adds the norm of the last product to the residual stream.
-    fn post_norm(&mut self, norm: &NormMemory) -> Result<()> {
-        let (b, c) = (self.b, &self.model.config);
-        let (sums, weight, x, len, eps) = (&b.sums, &norm.weight, &b.x, fits(c.hidden)?, c.norm_eps);
-        let (shares, share_pitch, factor) = (self.shares, self.columns, 1.0);
-        let args = post_norm::PostNorm { sums, weight, x, len, eps, shares, share_pitch, factor }.args();
-        self.shares = 0;
-        let config = LaunchConfig::new(self.columns, post_norm::THREADS);
-        self.push_of(layers::NAME, norm.role, "post_norm", config, args)
     }
 
     /// A mixture of experts: the chosen experts' products, added to the residual stream.
@@ -273,17 +274,6 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// Adds biases to queries, keys and values, and normalizes queries and keys, where the model does.
-    fn prepare_heads(&mut self, p: &Product, norms: Option<&HeadNormMemory>) -> Result<()> {
-        let parts = Parts { shares: self.shares, pitch: self.columns };
-        let Some((args, pieces)) = heads_args(&self.model.config, p, norms, &self.b.sums, parts)? else {
-            return Ok(());
-        };
-        self.shares = 1;
-        let config = LaunchConfig::new((pieces, self.columns), heads::THREADS);
-        self.push_of(layers::NAME, p.role, "prepare_heads", config, args)
-    }
-
     fn activate(&mut self, p: &Product, activation: Activation) -> Result<()> {
         let (b, len, shares, columns) = (self.b, fits(self.model.config.ff)?, self.shares, self.columns);
         let bias = if activation.is_gated() { None } else { Some(p.gelu_bias()?) };
@@ -355,12 +345,7 @@ impl<'a> Planner<'a> {
         let (b, vocab) = (self.b, fits(self.model.config.vocab)?);
         let output = std::slice::from_ref(&self.model.output);
         self.multiply("output", output, (&b.normed, &b.logits), Some(1))?;
-        if let Some(cap) = self.model.config.logit_cap {
-            let (logits, count) = (&b.logits, self.columns * vocab);
-            let args = cap::Cap { logits, count, cap }.args();
-            let config = LaunchConfig::new(count.div_ceil(cap::THREADS), cap::THREADS);
-            self.push_of(layers::NAME, "output", "cap", config, args)?;
-        }
+        self.launches.extend(self.per_token().cap(self.programs, &b.logits)?);
         let (state, [best_values, best_indices]) = (&b.state, &b.best);
         let (logits, count) = (&b.logits, vocab);
         let args = vector::Argmax { state, logits, best_values, best_indices, count }.args();

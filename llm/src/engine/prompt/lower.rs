@@ -5,10 +5,10 @@ use ptxgen::Params;
 
 use crate::cache::CacheType;
 use crate::engine::launch::{Launch, filled};
-use crate::engine::layers::{self, Experts, HeadNormMemory, LayerMemory, NormMemory, Source, Step, Target};
+use crate::engine::layers::{self, Experts, LayerMemory, NormMemory, Source, Step, Target};
 use crate::engine::matrix::fits;
 use crate::engine::memory::DeviceModel;
-use crate::engine::operations::{Parts, heads_args, limits};
+use crate::engine::per_token::{PerToken, limits};
 use crate::engine::programs::Programs;
 use crate::engine::prompt::activations::Activations;
 use crate::engine::prompt::experts::Mixture;
@@ -19,7 +19,7 @@ use crate::kernels::choices::Choices;
 use crate::kernels::columns::chunks as pages;
 use crate::kernels::format::Format;
 use crate::kernels::heads::kernel_dims;
-use crate::kernels::layers::{NAME, gelu, heads, layer_norm, post_norm, rows as added};
+use crate::kernels::layers::{NAME, gelu, layer_norm};
 use crate::kernels::limits::infix;
 use crate::kernels::prompt::gemm::{self, Output};
 use crate::kernels::prompt::tile::{ProductTile, TokensProduct, choose_any_size};
@@ -138,7 +138,11 @@ impl<'a> Planner<'a> {
     }
 }
 
-impl Planner<'_> {
+impl<'a> Planner<'a> {
+    fn per_token(&self) -> PerToken<'a> {
+        PerToken { model: self.model, tokens: self.tokens }
+    }
+
     fn launch(
         &mut self,
         role: &'static str,
@@ -160,17 +164,8 @@ impl Planner<'_> {
         let config = LaunchConfig::new(self.tokens, dequantize::EMBED_THREADS);
         let launch = self.launch("embedding", ("dequantize", &kernel), config, args)?;
         self.launches.push(launch);
-        let config = LaunchConfig::new((cols.div_ceil(added::THREADS), self.tokens), added::THREADS);
-        if let Some(factor) = self.model.config.embedding_scale() {
-            let args = added::Scale { x, len: cols, factor }.args();
-            let launch = self.launch("embedding", (NAME, "scale"), config, args)?;
-            self.launches.push(launch);
-        }
-        let Some(positions) = &self.model.positions else { return Ok(()) };
-        let context = fits(self.model.config.context)?;
-        let args = added::AddPosition { x, positions, state: prompt, len: cols, rows: context }.args();
-        let launch = self.launch("embedding", (NAME, "add_position"), config, args)?;
-        self.launches.push(launch);
+        self.launches.extend(self.per_token().scale(self.programs, x)?);
+        self.launches.extend(self.per_token().positions(self.programs, x, prompt)?);
         Ok(())
     }
 
@@ -203,13 +198,19 @@ impl Planner<'_> {
         let shares = self.multiply(&Product { output: output(p), factor: factors.ff, ..product })?;
         match &p.to {
             Target::Heads(norms) => {
-                let shares = self.prepare_heads(p, norms.as_ref(), shares)?;
+                let heads = self.per_token().heads(self.programs, p, norms.as_ref(), (&m.qkv, shares))?;
+                let shares = if heads.is_some() { 1 } else { shares };
+                self.launches.extend(heads);
                 self.rope(layer, shares, factors)?;
             }
             Target::Activated(Activation::SiluGate) => {}
             Target::Activated(activation) => self.gelu(p, *activation, shares, factors.ff)?,
             Target::Residual(None) => left = Waiting { shares, factor, bias: p.bias.as_ref() },
-            Target::Residual(Some(norm)) => self.post_norm(norm, shares, factor)?,
+            Target::Residual(Some(norm)) => {
+                let launch =
+                    self.per_token().post_norm(self.programs, norm, (&m.x, &m.sums), (shares, factor))?;
+                self.launches.push(launch);
+            }
         }
         Ok(left)
     }
@@ -252,10 +253,7 @@ impl Planner<'_> {
         let (m, c) = (self.m, &self.model.config);
         let (x, len) = (&m.x, fits(c.hidden)?);
         if let Some(bias) = waiting.bias {
-            let args = added::AddBias { x, bias, len }.args();
-            let config = LaunchConfig::new((len.div_ceil(added::THREADS), self.tokens), added::THREADS);
-            let launch = self.launch(norm.role, (NAME, "add_bias"), config, args)?;
-            self.launches.push(launch);
+            self.launches.push(self.per_token().add_bias(self.programs, norm.role, x, bias)?);
         }
         let (sums, weight, out, eps) = (&m.sums, &norm.weight, &m.normed, c.norm_eps);
         let (shares, share_pitch, factor) = (waiting.shares, self.tokens, waiting.factor);
@@ -284,36 +282,6 @@ impl Planner<'_> {
             ),
         };
         let launch = self.launch(norm.role, kernel, LaunchConfig::new(self.tokens, threads), args)?;
-        self.launches.push(launch);
-        Ok(())
-    }
-
-    /// Adds biases to queries, keys and values in `shares` parts and normalizes queries and keys, where the
-    /// model does. Returns the number of parts after it.
-    fn prepare_heads(
-        &mut self,
-        p: &layers::Product,
-        norms: Option<&HeadNormMemory>,
-        shares: u32,
-    ) -> Result<u32> {
-        let parts = Parts { shares, pitch: self.tokens };
-        let Some((args, pieces)) = heads_args(&self.model.config, p, norms, &self.m.qkv, parts)? else {
-            return Ok(shares);
-        };
-        let config = LaunchConfig::new((pieces, self.tokens), heads::THREADS);
-        let launch = self.launch(p.role, (NAME, "prepare_heads"), config, args)?;
-        self.launches.push(launch);
-        Ok(1)
-    }
-
-    /// Adds the norm of sums in `shares` parts, times `factor`, to the residual stream.
-    fn post_norm(&mut self, norm: &NormMemory, shares: u32, factor: f32) -> Result<()> {
-        let m = self.m;
-        let (len, eps) = (fits(self.model.config.hidden)?, self.model.config.norm_eps);
-        let (sums, weight, x, share_pitch) = (&m.sums, &norm.weight, &m.x, self.tokens);
-        let args = post_norm::PostNorm { sums, weight, x, len, eps, shares, share_pitch, factor }.args();
-        let config = LaunchConfig::new(self.tokens, post_norm::THREADS);
-        let launch = self.launch(norm.role, (NAME, "post_norm"), config, args)?;
         self.launches.push(launch);
         Ok(())
     }
