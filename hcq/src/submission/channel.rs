@@ -62,7 +62,8 @@ impl Channel {
             len => Some(core.memory().reserve(len, "channel")?),
         };
         let va = ring_va.as_ref().map(Reservation::va);
-        let mut fifo = Gpfifo::new(backend, &ChannelRequest { engine, entries: ENTRIES, va })?;
+        let request = ChannelRequest { engine, entries: ENTRIES, va };
+        let mut fifo = limbo.make_room(core.patience(), || Gpfifo::new(backend, &request))?;
         fifo.subroutines = core.options.is_conservative();
         let timeline = Arc::new(Timeline::new(core, fifo.id(), slot));
         let start = timeline.submitted();

@@ -3,7 +3,10 @@
 
 use std::any::Any;
 use std::sync::{Arc, Mutex, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
 
+use crate::error::{Error, QueueError};
 use crate::submission::gpfifo::OwnedChannel;
 use crate::submission::timeline::Timeline;
 use crate::submission::uses::Uses;
@@ -28,7 +31,18 @@ pub(crate) struct Limbo {
     /// The channels of the group that work may run on.
     lanes: Mutex<Vec<Weak<Timeline>>>,
     /// Channels to be closed.
-    closing: Mutex<Vec<OwnedChannel>>,
+    closing: Mutex<Closing>,
+}
+
+/// Channels that work no more.
+#[derive(Default)]
+struct Closing {
+    /// Those that wait.
+    waiting: Vec<OwnedChannel>,
+    /// Those that are open yet: that wait, or that a thread is closing.
+    open: usize,
+    /// Those that were closed so far.
+    closed: u64,
 }
 
 impl Limbo {
@@ -47,10 +61,43 @@ impl Limbo {
         drop(waiting);
         // Outside the lock, because it frees memory.
         drop(over);
-        if !lock(&self.closing).is_empty() && self.is_at_rest() {
-            let closing = std::mem::take(&mut *lock(&self.closing));
-            // Outside the lock, because each takes some time of the driver.
-            drop(closing);
+        if !lock(&self.closing).waiting.is_empty() && self.is_at_rest() {
+            let waiting = std::mem::take(&mut lock(&self.closing).waiting);
+            self.end(waiting);
+        }
+    }
+
+    /// Closes channels: outside the lock, because each takes some time of the driver.
+    fn end(&self, channels: Vec<OwnedChannel>) {
+        let count = channels.len();
+        drop(channels);
+        let mut closing = lock(&self.closing);
+        closing.open -= count;
+        closing.closed += count as u64;
+    }
+
+    /// Opens a channel. While those that are to be closed are in the way, as they count for the driver's limit,
+    /// polls for a moment in which no channel works, for up to `patience`.
+    pub fn make_room<T>(
+        &self,
+        patience: Duration,
+        mut open: impl FnMut() -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let begin = Instant::now();
+        loop {
+            let before = {
+                let closing = lock(&self.closing);
+                (closing.open, closing.closed)
+            };
+            let made = open();
+            if !matches!(made, Err(Error::Queue(QueueError::TooMany { .. }))) {
+                return made;
+            }
+            self.collect();
+            if before == (0, lock(&self.closing).closed) || begin.elapsed() >= patience {
+                return made;
+            }
+            thread::yield_now();
         }
     }
 
@@ -75,12 +122,12 @@ impl Limbo {
     pub fn close(&self, channel: Option<OwnedChannel>, gives_way: bool) {
         let now = {
             let mut closing = lock(&self.closing);
-            closing.extend(channel);
-            let many = gives_way && closing.len() > MOST_CLOSING;
-            if many { std::mem::take(&mut *closing) } else { Vec::new() }
+            closing.open += usize::from(channel.is_some());
+            closing.waiting.extend(channel);
+            let many = gives_way && closing.waiting.len() > MOST_CLOSING;
+            if many { std::mem::take(&mut closing.waiting) } else { Vec::new() }
         };
-        // Outside the lock, because each takes some time of the driver.
-        drop(now);
+        self.end(now);
         self.collect();
     }
 

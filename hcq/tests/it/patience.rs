@@ -3,6 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use ga10b_sim::{Sim, SimConfig};
@@ -151,6 +152,38 @@ fn the_error_of_one_queue_too_many_says_how_many_there_can_be() {
     assert!(error.hint().is_some());
     drop(queues.pop());
     device.copy_queue().unwrap();
+}
+
+/// Beside work the channels of dropped queues stay, for the driver might take the others down with them. At its
+/// limit a new queue waits for a moment in which nothing works.
+#[test]
+fn queues_come_and_go_beside_work() {
+    let device = Device::open_with(Selector::Sim, options(Duration::from_secs(60))).unwrap();
+    let spin = device.load(ENDINGS).unwrap().kernel("spin").unwrap();
+    let (flag, one) = (device.alloc(4).unwrap(), device.alloc(4).unwrap());
+    flag.write(0, &[0; 4]).unwrap();
+    one.write(0, &[1; 4]).unwrap();
+    let (mut queue, mut copies) = (device.queue().unwrap(), device.copy_queue().unwrap());
+    let queues: Vec<_> = (2..128).map(|_| device.copy_queue().unwrap()).collect();
+    // SAFETY: the kernel reads one word.
+    unsafe { queue.launch(&spin, LaunchConfig::new(1, 32), &Args::new().buffer(&flag)) }.unwrap();
+    let busy = queue.submit().unwrap();
+    drop(queues);
+    let wait = Duration::from_millis(50);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(wait);
+            copies.copy(&one, 0, &flag, 0, 4).unwrap();
+            copies.submit().unwrap();
+        });
+        let begin = Instant::now();
+        device.copy_queue().unwrap();
+        assert!(begin.elapsed() >= wait, "there was room for another");
+    });
+    busy.wait(PATIENCE).unwrap();
+    // All of them are gone.
+    let queues: Vec<_> = (2..128).map(|_| device.copy_queue().unwrap()).collect();
+    assert_eq!(queues.len(), 126);
 }
 
 #[test]

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use nvgpu_sys::{Sys, nvgpu_gpu_get_gpu_time_args, nvgpu_gpu_l2_fb_args};
@@ -49,10 +49,19 @@ const USERMODE_LEN: usize = 0x1_0000;
 /// `NOTIFY_CHANNEL_PENDING`: the doorbell, in the usermode page.
 const DOORBELL: usize = 0x90;
 
+/// Channels that were opened, and those of them that are closed, each so far. Threads open and close them at the
+/// same time.
+#[derive(Default)]
+struct ChannelCount {
+    opened: AtomicUsize,
+    closed: AtomicUsize,
+}
+
 /// A Jetson's GPU, or what behaves like one.
 pub(crate) struct Nvgpu {
     // Dropped in this order: channels before the group, mappings before the address space they are in.
     channels: Mutex<HashMap<u64, Channel>>,
+    count: ChannelCount,
     mappings: Mutex<HashMap<u64, Mapped>>,
     doorbell: CpuMapping,
     space: Space,
@@ -76,6 +85,7 @@ impl Nvgpu {
         let doorbell = CpuMapping::new(&space.sys, space.ctrl.as_fd(), USERMODE_LEN, "the doorbell page")?;
         Ok(Self {
             channels: Mutex::default(),
+            count: ChannelCount::default(),
             mappings: Mutex::default(),
             doorbell,
             next_id: AtomicU64::new(1),
@@ -144,14 +154,19 @@ impl Backend for Nvgpu {
 
     fn create_channel(&self, request: &ChannelRequest) -> Result<RawChannel, Error> {
         let id = ChannelId(self.new_id());
-        let channel =
-            Channel::new(&self.space, &self.info.classes, &self.settings, request).map_err(|error| {
-                // The driver says no more than EINVAL.
-                match lock(&self.channels).len() >= CHANNELS {
-                    true => Error::Queue(QueueError::TooMany { limit: CHANNELS }),
-                    false => error,
-                }
-            })?;
+        let ChannelCount { opened, closed } = &self.count;
+        let before = closed.load(Ordering::Relaxed);
+        opened.fetch_add(1, Ordering::Relaxed);
+        let made = Channel::new(&self.space, &self.info.classes, &self.settings, request);
+        let channel = made.map_err(|error| {
+            // The driver says no more than EINVAL. There were at most so many, this one with them.
+            let there = opened.load(Ordering::Relaxed) - before + lock(&self.space.unfinished).len();
+            closed.fetch_add(1, Ordering::Relaxed);
+            match error.is_refusal() && there > CHANNELS {
+                true => Error::Queue(QueueError::TooMany { limit: CHANNELS }),
+                false => error,
+            }
+        })?;
         let raw = RawChannel { id, ring: channel.ring(), userd: channel.userd(), token: channel.token() };
         lock(&self.channels).insert(id.0, channel);
         Ok(raw)
@@ -159,7 +174,9 @@ impl Backend for Nvgpu {
 
     fn destroy_channel(&self, channel: ChannelId) {
         let gone = lock(&self.channels).remove(&channel.0);
+        let count = usize::from(gone.is_some());
         drop(gone);
+        self.count.closed.fetch_add(count, Ordering::Relaxed);
         // Channels are closed when none works.
         let unfinished = std::mem::take(&mut *lock(&self.space.unfinished));
         drop(unfinished);
