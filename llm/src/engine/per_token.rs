@@ -27,11 +27,11 @@ impl PerToken<'_> {
         self,
         programs: &mut Programs,
         (role, kernel): (&'static str, &str),
-        (blocks, threads): (u32, u32),
+        (grid, threads): ((u32, u32), u32),
         args: Args,
     ) -> Result<Launch> {
         let kernel = programs.kernel(NAME, kernel)?;
-        let config = filled(&kernel, LaunchConfig::new((blocks, self.tokens), threads));
+        let config = filled(&kernel, LaunchConfig::new(grid, threads));
         Ok(Launch::new(role, kernel, config, args))
     }
 
@@ -40,7 +40,7 @@ impl PerToken<'_> {
         let Some(factor) = self.model.config.embedding_scale() else { return Ok(None) };
         let len = fits(self.model.config.hidden)?;
         let (blocks, args) = (len.div_ceil(rows::THREADS), rows::Scale { x, len, factor }.args());
-        self.launch(programs, ("embedding", "scale"), (blocks, rows::THREADS), args).map(Some)
+        self.launch(programs, ("embedding", "scale"), ((blocks, self.tokens), rows::THREADS), args).map(Some)
     }
 
     /// Adds the vectors of learned positions, if the model has some; `state` begins with the first position.
@@ -49,7 +49,8 @@ impl PerToken<'_> {
         let (len, rows) = (fits(self.model.config.hidden)?, fits(self.model.config.context)?);
         let args = rows::AddPosition { x, positions, state, len, rows }.args();
         let blocks = len.div_ceil(rows::THREADS);
-        self.launch(programs, ("embedding", "add_position"), (blocks, rows::THREADS), args).map(Some)
+        self.launch(programs, ("embedding", "add_position"), ((blocks, self.tokens), rows::THREADS), args)
+            .map(Some)
     }
 
     /// Adds a vector to the residual stream.
@@ -62,7 +63,7 @@ impl PerToken<'_> {
     ) -> Result<Launch> {
         let len = fits(self.model.config.hidden)?;
         let (blocks, args) = (len.div_ceil(rows::THREADS), rows::AddBias { x, bias, len }.args());
-        self.launch(programs, (role, "add_bias"), (blocks, rows::THREADS), args)
+        self.launch(programs, (role, "add_bias"), ((blocks, self.tokens), rows::THREADS), args)
     }
 
     /// Adds the norm of sums in `shares` parts, times `factor`, to the residual stream.
@@ -76,7 +77,7 @@ impl PerToken<'_> {
         let (len, eps) = (fits(self.model.config.hidden)?, self.model.config.norm_eps);
         let (weight, share_pitch) = (&norm.weight, self.tokens);
         let args = post_norm::PostNorm { sums, weight, x, len, eps, shares, share_pitch, factor }.args();
-        self.launch(programs, (norm.role, "post_norm"), (1, post_norm::THREADS), args)
+        self.launch(programs, (norm.role, "post_norm"), ((self.tokens, 1), post_norm::THREADS), args)
     }
 
     /// Adds biases to queries, keys and values in `shares` parts, and normalizes queries and keys, where the
@@ -115,7 +116,8 @@ impl PerToken<'_> {
             flags,
         };
         let pieces = q_dim / q_length + kv_dim / k_length + 1;
-        self.launch(programs, (p.role, "prepare_heads"), (pieces, heads::THREADS), args.args()).map(Some)
+        self.launch(programs, (p.role, "prepare_heads"), ((pieces, self.tokens), heads::THREADS), args.args())
+            .map(Some)
     }
 
     /// Caps the logits of all tokens, where the model does.
@@ -123,9 +125,7 @@ impl PerToken<'_> {
         let Some(cap) = self.model.config.logit_cap else { return Ok(None) };
         let count = self.tokens * fits(self.model.config.vocab)?;
         let (blocks, args) = (count.div_ceil(cap::THREADS), cap::Cap { logits, count, cap }.args());
-        // One row of all.
-        let all = Self { tokens: 1, ..self };
-        all.launch(programs, ("output", "cap"), (blocks, cap::THREADS), args).map(Some)
+        self.launch(programs, ("output", "cap"), ((blocks, 1), cap::THREADS), args).map(Some)
     }
 }
 
