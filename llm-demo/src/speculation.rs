@@ -4,8 +4,8 @@ use std::path::Path;
 
 use anyhow::Context;
 use ga10b_llm::speculate::{
-    Draft, DraftModel, Lookup, NoDraft, Sequence, Speculator, SpeculatorOptions, Statistics,
-    check_vocabularies,
+    Draft, DraftColumns, DraftModel, Drafts, Lookup, NoDraft, Sequence, Speculator, SpeculatorOptions,
+    Statistics, check_vocabularies,
 };
 use ga10b_llm::{ColumnsOptions, Decoder, Model};
 use hcq::Device;
@@ -109,6 +109,29 @@ pub fn target(
     columns.record_all()?;
     let sequence = Sequence::new(columns)?;
     Ok(Speculator::new(sequence, Box::new(NoDraft), SpeculatorOptions::new(0)))
+}
+
+/// The draft that the command line asks for, of `parallel` texts of `context` positions at once.
+pub fn drafts(
+    device: &Device,
+    setup: &Setup,
+    speculation: &Speculation,
+    model: &Model,
+    (parallel, context): (usize, usize),
+) -> anyhow::Result<Option<(Box<dyn Drafts>, SpeculatorOptions)>> {
+    if !speculation.is_asked() {
+        return Ok(None);
+    }
+    let Drafting { model, options } = Drafting::open(speculation, model)?;
+    let Some(model) = model else {
+        // Lookups cost nothing, so more are never slower in columns that a step has anyway.
+        return Ok(Some((Box::new(Lookup), options.fixed())));
+    };
+    let context = context.min(model.config.context);
+    let all = ColumnsOptions::new(parallel, context).with_cache(setup.kv).with_chunks();
+    let mut columns = session::columns(device, &model, all, all.pages).context("cannot set up the draft")?;
+    columns.record_all()?;
+    Ok(Some((Box::new(DraftColumns::new(columns)), options)))
 }
 
 /// The draft that the command line asks for, before it is on a device.

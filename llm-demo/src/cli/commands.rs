@@ -192,8 +192,8 @@ pub struct Serve {
     #[arg(long, value_name = "N", value_parser = count)]
     pub ctx: Option<u32>,
 
-    /// Requests that are processed at the same time, 1 to 32 [default: 8, or 1 with --engine or --draft,
-    /// which are for 1]
+    /// Requests that are processed at the same time, 1 to 32 [default: 8, or 1 with --draft, and with --engine,
+    /// which is for 1]
     ///
     /// From 2 on each step processes a token of every request and pieces of prompts, with a cache in pages
     /// that they share: what prompts begin with in common is processed once. 1 processes requests one after

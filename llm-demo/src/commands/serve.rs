@@ -25,7 +25,7 @@ use crate::serve::openai::request::Defaults;
 use crate::serve::scheduler::{self, Build, Options, Processor};
 use crate::serve::serial::Serial;
 use crate::session::{self, Setup};
-use crate::speculation::Decoding;
+use crate::speculation::{self, Decoding};
 use crate::text_file::{self, Input};
 
 /// Positions of the cache by default, if the model has as many.
@@ -106,21 +106,18 @@ pub fn run(serve: &Serve) -> anyhow::Result<Outcome> {
 
 /// The number of requests that are processed at the same time.
 fn parallel(serve: &Serve) -> anyhow::Result<usize> {
-    let (engine, draft) = (serve.common.launching.engine, &serve.speculation.draft);
-    let alone = engine.is_some() || draft.is_some();
-    if serve.latency_ms.is_some() && (alone || serve.parallel == Some(1)) {
+    let engine = serve.common.launching.engine.is_some();
+    let alone = engine || serve.speculation.draft.is_some();
+    let parallel = serve.parallel.map_or(if alone { 1 } else { DEFAULT_PARALLEL }, |n| n as usize);
+    if engine && parallel > 1 {
+        return Err(Usage(format!("--engine is for --parallel 1, not {parallel}")).into());
+    }
+    if serve.latency_ms.is_some() && parallel == 1 {
         return Err(
             Usage("--latency-ms is for several requests at a time (--parallel 2 to 32)".into()).into()
         );
     }
-    match serve.parallel.map(|n| n as usize) {
-        Some(parallel) if parallel > 1 && alone => {
-            let given = if engine.is_some() { "--engine" } else { "--draft" };
-            Err(Usage(format!("{given} is for --parallel 1, not {parallel}")).into())
-        }
-        Some(parallel) => Ok(parallel),
-        None => Ok(if alone { 1 } else { DEFAULT_PARALLEL }),
-    }
+    Ok(parallel)
 }
 
 /// The generator of texts, on a device that is opened for it.
@@ -136,6 +133,8 @@ fn processor<'a>(
         let decoding = Decoding::new(device, &setup, &serve.speculation, model, context)?;
         return Ok(Box::new(Serial::new(tokenizer, decoding.into_decoder(), caches)));
     }
+    // Before the model, whose pages get what memory is left.
+    let drafts = speculation::drafts(&device, &setup, &serve.speculation, model, (parallel, context))?;
     let options = ColumnsOptions::new(parallel, context).with_cache(setup.kv).with_chunks();
     let mut columns = session::columns(&device, model, options, context.div_ceil(PAGE))?;
     // Else the first requests wait for it.
@@ -144,8 +143,7 @@ fn processor<'a>(
     if latency.is_some() {
         columns.record_slices()?;
     }
-    let lookup = if serve.speculation.lookup { serve.speculation.most() } else { 0 };
-    Ok(Box::new(Batch::new(tokenizer, columns, Sharing { caches, lookup, latency })))
+    Ok(Box::new(Batch::new(tokenizer, columns, Sharing { caches, drafts, latency })))
 }
 
 /// Ends the server at the first signal, the program at the second one.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use ga10b_llm::schedule::{self, Finish, RequestId, Sequences};
+use ga10b_llm::speculate::{Drafts, SpeculatorOptions};
 use ga10b_llm::tokenizer::TextStream;
 use ga10b_llm::{Error, Tokenizer};
 
@@ -15,12 +16,12 @@ use crate::serve::scheduler::{Job, Processor, Queue};
 use crate::serve::stops::Stops;
 
 /// Ways in which requests share steps. Their texts are the same in all.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Sharing {
     /// Whether what several prompts begin with is processed once.
     pub caches: bool,
-    /// Most tokens that a text proposes for a step.
-    pub lookup: usize,
+    /// What texts propose for a step.
+    pub drafts: Option<(Box<dyn Drafts>, SpeculatorOptions)>,
     /// Time for which a chunk of a prompt holds back the texts of others; `None` for a whole chunk.
     pub latency: Option<Duration>,
 }
@@ -97,8 +98,12 @@ impl<'a, S: Sequences> Batch<'a, S> {
     /// A processor of requests on `sequences`.
     pub fn new(tokenizer: &'a Tokenizer, sequences: S, sharing: Sharing) -> Self {
         let most = sequences.most_sequences();
-        let scheduler = schedule::Scheduler::new(sequences, most).with_lookup(sharing.lookup);
+        let scheduler = schedule::Scheduler::new(sequences, most);
         let scheduler = if sharing.caches { scheduler.with_prefix_cache() } else { scheduler };
+        let scheduler = match sharing.drafts {
+            Some((drafts, options)) => scheduler.with_drafts(drafts, options),
+            None => scheduler,
+        };
         let scheduler = sharing.latency.into_iter().fold(scheduler, schedule::Scheduler::with_latency);
         Self { tokenizer, scheduler, tasks: BTreeMap::new(), counted: schedule::Load::default() }
     }

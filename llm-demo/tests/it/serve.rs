@@ -167,6 +167,7 @@ fn every_architecture_is_served() {
         };
         let texts = run(&[]);
         assert_eq!(run(&["--lookup", "--latency-ms", "1"]), texts, "{shape}");
+        assert_eq!(run(&["--draft", file, "--draft-always"]), texts, "{shape}");
     }
 }
 

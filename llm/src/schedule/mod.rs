@@ -10,6 +10,7 @@
 
 mod parts;
 mod prefixes;
+mod proposals;
 mod requests;
 mod scheduler;
 mod sequences;

@@ -1,7 +1,7 @@
 //! The choice of the tokens that a step processes.
 
 use std::collections::VecDeque;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 
@@ -9,9 +9,10 @@ use crate::error::{Error, Result};
 use crate::sampler::Sampler;
 use crate::schedule::parts::{Choice, Chunk, Part, Running, Wanted};
 use crate::schedule::prefixes::Prefixes;
+use crate::schedule::proposals::Proposals;
 use crate::schedule::requests::{Event, Finish, Job, Request, RequestId};
 use crate::schedule::sequences::Sequences;
-use crate::speculate::{Draft as _, Lengths, Lookup};
+use crate::speculate::{Drafts, Lookup, SpeculatorOptions};
 
 /// Columns of a step that prompts get at least, while there are any.
 const LEAST_FOR_PROMPTS: usize = 8;
@@ -43,8 +44,8 @@ pub struct Load {
 /// request goes back to the head of the queue, and is computed again later: its text goes on as if nothing
 /// had happened. One chunk of one prompt is processed per step, or a slice of it ([`Scheduler::with_latency`]), so
 /// that texts go on between the chunks of long prompts. A common beginning of several prompts is processed once, if pages are kept
-/// ([`Scheduler::with_prefix_cache`]). Texts that repeat themselves get several tokens from a step, if they may
-/// propose some ([`Scheduler::with_lookup`]).
+/// ([`Scheduler::with_prefix_cache`]). Texts get several tokens from a step, if they may propose some
+/// ([`Scheduler::with_drafts`]).
 #[derive(Debug)]
 pub struct Scheduler<S: Sequences> {
     sequences: S,
@@ -55,10 +56,8 @@ pub struct Scheduler<S: Sequences> {
     running: Vec<Running<S::Id>>,
     prefixes: Option<Prefixes<S::Page>>,
     evicted: u64,
-    /// Most tokens that a text proposes for a step.
-    lookup: usize,
-    proposed: u64,
-    accepted: u64,
+    /// What texts propose for a step.
+    proposals: Option<Proposals>,
     /// Time of a chunk between two steps of texts.
     latency: Option<Duration>,
     /// The text that the next step begins with, if it cannot take all.
@@ -78,9 +77,7 @@ impl<S: Sequences> Scheduler<S> {
             running: Vec::new(),
             prefixes: None,
             evicted: 0,
-            lookup: 0,
-            proposed: 0,
-            accepted: 0,
+            proposals: None,
             latency: None,
             turn: 0,
             last_step: 0,
@@ -97,12 +94,18 @@ impl<S: Sequences> Scheduler<S> {
         Self { prefixes: Some(Prefixes::new(self.sequences.page_positions())), ..self }
     }
 
-    /// Lets a text propose up to `most` tokens, those that followed its last ones before ([`Lookup`]), in
-    /// columns that a step has anyway ([`Sequences::columns_for`]). Each token is chosen from the logits after
-    /// exactly those before it: texts are the same.
+    /// Lets texts propose tokens in columns that a step has anyway ([`Sequences::columns_for`]). Each token is
+    /// chosen from the logits after exactly those before it: texts are the same.
+    #[must_use]
+    pub fn with_drafts(self, drafts: Box<dyn Drafts>, options: SpeculatorOptions) -> Self {
+        Self { proposals: Some(Proposals::new(drafts, options)), ..self }
+    }
+
+    /// [`Scheduler::with_drafts`] of up to `most` tokens that followed a text's last ones before ([`Lookup`]):
+    /// always as many as there are, since they cost nothing.
     #[must_use]
     pub fn with_lookup(self, most: usize) -> Self {
-        Self { lookup: most, ..self }
+        self.with_drafts(Box::new(Lookup), SpeculatorOptions::new(most).fixed())
     }
 
     /// Bounds the time for which a chunk of a prompt holds back the next tokens of texts: after about `latency`
@@ -149,8 +152,8 @@ impl<S: Sequences> Scheduler<S> {
             running: self.running.len(),
             cached_pages: self.prefixes.as_ref().map_or(0, Prefixes::len),
             evicted_pages: self.evicted,
-            proposed: self.proposed,
-            accepted: self.accepted,
+            proposed: self.proposals.as_ref().map_or(0, |proposals| proposals.proposed),
+            accepted: self.proposals.as_ref().map_or(0, |proposals| proposals.accepted),
         }
     }
 
@@ -223,8 +226,8 @@ impl<S: Sequences> Scheduler<S> {
         if parts.is_empty() {
             return Ok(events);
         }
-        if choices {
-            self.propose(&mut parts)?;
+        if choices && let Some(proposals) = &mut self.proposals {
+            proposals.propose(&self.sequences, &self.running, &mut parts)?;
         }
         let of_part = |part: &Part| {
             let running = &self.running[part.number];
@@ -238,8 +241,12 @@ impl<S: Sequences> Scheduler<S> {
             parts.iter().try_for_each(|part| self.advance(part.number, part.count))?;
             return Ok(events);
         }
+        let begin = Instant::now();
         let greedy = self.sequences.step(&work)?;
         self.last_step = work.len();
+        if let Some(proposals) = &mut self.proposals {
+            proposals.stepped(begin.elapsed());
+        }
         let mut finished = self.take(&parts, &greedy, &mut events)?;
         finished.sort_unstable_by_key(|(number, _)| *number);
         finished.iter().rev().try_for_each(|(number, _)| self.end(*number))?;
@@ -248,47 +255,6 @@ impl<S: Sequences> Scheduler<S> {
             self.forget();
         }
         Ok(events)
-    }
-
-    /// Lets the texts of a step propose tokens, in columns that the step has anyway and pages that are free.
-    fn propose(&mut self, parts: &mut [Part]) -> Result<()> {
-        let Self { sequences, running, lookup, proposed, .. } = self;
-        let tokens: usize = parts.iter().map(|part| part.count).sum();
-        let mut spare = sequences.columns_for(tokens).saturating_sub(tokens);
-        if spare == 0 || *lookup == 0 {
-            return Ok(());
-        }
-        let mut needed = 0;
-        for Part { number, count, .. } in &*parts {
-            needed += sequences.pages_needed(running[*number].id, *count)?;
-        }
-        let mut free = sequences.free_pages().saturating_sub(needed);
-        let mut texts = parts.len();
-        for part in parts {
-            let share = spare.div_ceil(texts);
-            texts -= 1;
-            let own = &running[part.number];
-            if !own.ends_in(part.count) {
-                continue;
-            }
-            let (length, written) = (own.job.tokens.len(), own.job.tokens.len() - own.job.prompt);
-            // The last token that is wanted needs no more columns.
-            let room = (sequences.context() - length).min(own.job.most - written - 1);
-            let lengths = Lengths::all(share.min(*lookup).min(room));
-            if lengths.are_zero() {
-                continue;
-            }
-            let tokens = Lookup.propose(&own.job.tokens, &lengths)?.tokens;
-            let pages = sequences.pages_needed(own.id, part.count + tokens.len())?
-                - sequences.pages_needed(own.id, part.count)?;
-            if pages <= free {
-                free -= pages;
-                spare -= tokens.len();
-                *proposed += tokens.len() as u64;
-                part.proposed = tokens;
-            }
-        }
-        Ok(())
     }
 
     /// Takes the tokens that follow what a step has processed. Returns the requests that are finished.
@@ -324,9 +290,17 @@ impl<S: Sequences> Scheduler<S> {
                 if let Some(finish) = finish {
                     events.push((id, Event::Finished(finish)));
                     finished.push((number, finish));
-                } else if chosen.is_some() && parts[part].proposed.get(accepted).copied() == chosen {
+                    continue;
+                }
+                let (Some(token), Some(proposed)) = (chosen, parts[part].proposed.get(accepted)) else {
+                    continue;
+                };
+                let is_right = token == *proposed;
+                if let Some(proposals) = &mut self.proposals {
+                    proposals.examined(is_right);
+                }
+                if is_right {
                     self.advance(number, 1)?;
-                    self.accepted += 1;
                     next.push(Choice { part, number, column: column + 1, accepted: accepted + 1 });
                 }
             }
@@ -407,6 +381,9 @@ impl<S: Sequences> Scheduler<S> {
     /// Ends the sequence of a running request.
     fn drop_sequence(&mut self, number: usize) -> Result<Job> {
         let Running { job, id, .. } = self.remove(number);
+        if let Some(proposals) = &mut self.proposals {
+            proposals.forget(job.id.0);
+        }
         self.sequences.release(id)?;
         Ok(job)
     }

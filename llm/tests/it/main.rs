@@ -25,6 +25,7 @@ mod prompt_kernels;
 mod range;
 mod sample;
 mod schedule;
+mod schedule_model;
 mod schedule_prompts;
 mod sentencepiece;
 mod session;

@@ -1,248 +1,19 @@
 //! The scheduler against a model of an engine that is too simple to be wrong, and on the batch engine.
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
 use ga10b_llm::engine::PAGE;
 use ga10b_llm::sampler::Penalties;
 use ga10b_llm::schedule::{Event, Finish, Request, RequestId, Scheduler, Sequences};
-use ga10b_llm::{Columns, ColumnsOptions, Cut, Error, Result, Sampler, SamplerOptions};
+use ga10b_llm::speculate::{DraftColumns, SpeculatorOptions};
+use ga10b_llm::{Columns, ColumnsOptions, Error, Sampler, SamplerOptions};
 use proptest::prelude::*;
 
 use crate::craft::Craft;
 use crate::open::device;
-
-const VOCAB: u32 = 64;
-
-/// The tokens in a page. Its owners share it.
-type Page = Rc<RefCell<Vec<u32>>>;
-
-/// A sequence, and its pages.
-#[derive(Default)]
-struct Text {
-    tokens: Vec<u32>,
-    pages: Vec<Page>,
-}
-
-/// A page that is kept, by its address.
-#[derive(Debug)]
-struct Handle(usize);
-
-/// Sequences whose next token is a number that all their tokens decide.
-#[derive(Default)]
-struct Model {
-    pages: usize,
-    page: usize,
-    /// Tokens after whole pages that are a chunk; `None` if there are no chunks.
-    least: Option<usize>,
-    context: usize,
-    most: usize,
-    next: u32,
-    texts: BTreeMap<u32, Text>,
-    kept: Vec<Page>,
-    logits: Vec<Vec<f32>>,
-    /// Tokens of the last steps.
-    steps: Vec<usize>,
-    /// Number of chunks, or of their slices.
-    chunks: usize,
-    /// A chunk that has begun: its sequence, its tokens and its slices.
-    begun: Option<(u32, Vec<u32>, usize)>,
-}
-
-/// A token in the cache that was written in the chunk from `first` on of `count` tokens. What follows is not
-/// what follows the token as a column.
-fn in_chunk(token: u32, (first, count): (usize, usize)) -> u32 {
-    token | (first as u32 + 1) << 8 | (count as u32) << 20
-}
-
-/// The division of a prompt.
-fn cut(tokens: usize, page: usize, least: Option<usize>) -> Cut {
-    least.map_or(Cut::NONE, |least| Cut::new(tokens, page, least))
-}
-
-/// A prompt as the cache has it.
-fn cached(prompt: &[u32], page: usize, least: Option<usize>) -> Vec<u32> {
-    let cut = cut(prompt.len(), page, least);
-    let mut text = vec![];
-    while text.len() < prompt.len() {
-        let first = text.len();
-        match cut.chunk_at(first) {
-            Some(count) => text.extend(prompt[first..][..count].iter().map(|t| in_chunk(*t, (first, count)))),
-            None => text.push(prompt[first]),
-        }
-    }
-    text
-}
-
-/// The logits after `text`.
-fn logits_of(text: &[u32]) -> Vec<f32> {
-    let mut hash = 17u32;
-    text.iter().for_each(|token| hash = (hash ^ token).wrapping_mul(0x9e37_79b1).rotate_left(7));
-    let value = |i: u32| (hash.wrapping_mul(2 * i + 1).rotate_left(i) >> 20) as f32 / 512.0;
-    (0..VOCAB).map(value).collect()
-}
-
-fn best(logits: &[f32]) -> u32 {
-    let better = |best: usize, i: usize| if logits[i] > logits[best] { i } else { best };
-    (0..logits.len()).fold(0, better) as u32
-}
-
-impl Model {
-    fn used(&self) -> usize {
-        let pages = self.texts.values().flat_map(|text| &text.pages).chain(&self.kept);
-        pages.map(|page| Rc::as_ptr(page) as usize).collect::<BTreeSet<_>>().len()
-    }
-
-    fn write(&mut self, work: &[(u32, u32)]) {
-        assert!(!work.is_empty() && work.len() <= 32, "a step of {} tokens", work.len());
-        self.steps.push(work.len());
-        self.append(work);
-    }
-
-    fn append(&mut self, work: &[(u32, u32)]) {
-        self.logits.clear();
-        for (id, token) in work {
-            let text = self.texts.get_mut(id).expect("a sequence");
-            let at = text.tokens.len() % self.page;
-            if at == 0 {
-                text.pages.push(Page::default());
-            }
-            let last = text.pages.last_mut().expect("a page");
-            // The page to write to is of this sequence alone.
-            if Rc::strong_count(last) > 1 {
-                let cells = last.borrow().clone();
-                *last = Rc::new(RefCell::new(cells));
-            }
-            let mut cells = last.borrow_mut();
-            cells.truncate(at);
-            cells.push(*token);
-            text.tokens.push(*token);
-            assert!(text.tokens.len() <= self.context, "past the context");
-            self.logits.push(logits_of(&text.tokens));
-        }
-        assert!(self.used() <= self.pages, "past the pages");
-    }
-}
-
-impl Sequences for Model {
-    type Id = u32;
-    type Page = Handle;
-
-    fn most_columns(&self) -> usize {
-        32
-    }
-
-    fn columns_for(&self, tokens: usize) -> usize {
-        tokens.next_multiple_of(8)
-    }
-
-    fn most_sequences(&self) -> usize {
-        self.most
-    }
-
-    fn context(&self) -> usize {
-        self.context
-    }
-
-    fn page_positions(&self) -> usize {
-        self.page
-    }
-
-    fn free_pages(&self) -> usize {
-        self.pages - self.used()
-    }
-
-    fn vocab(&self) -> usize {
-        VOCAB as usize
-    }
-
-    fn admit_with(&mut self, pages: &[&Handle], len: usize) -> Result<u32> {
-        assert!(self.texts.len() < self.most, "too many sequences");
-        assert!(len <= self.context && pages.len() == len.div_ceil(self.page), "{pages:?} for {len}");
-        let found = |handle: &&Handle| self.kept.iter().find(|page| Rc::as_ptr(page) as usize == handle.0);
-        let pages: Vec<Page> = pages.iter().map(|page| found(page).expect("it is kept").clone()).collect();
-        let mut tokens: Vec<u32> = pages.iter().flat_map(|page| page.borrow().clone()).collect();
-        assert!(len <= tokens.len(), "{len} of {} tokens", tokens.len());
-        tokens.truncate(len);
-        self.next += 1;
-        self.texts.insert(self.next, Text { tokens, pages });
-        Ok(self.next)
-    }
-
-    fn keep_page(&mut self, id: u32, number: usize) -> Result<Handle> {
-        let page = self.texts[&id].pages[number].clone();
-        self.kept.push(Rc::clone(&page));
-        Ok(Handle(Rc::as_ptr(&page) as usize))
-    }
-
-    fn give_back(&mut self, page: Handle) {
-        let at = self.kept.iter().position(|kept| Rc::as_ptr(kept) as usize == page.0);
-        self.kept.swap_remove(at.expect("it is kept"));
-    }
-
-    fn is_kept_alone(&self, page: &Handle) -> bool {
-        let kept = self.kept.iter().find(|kept| Rc::as_ptr(kept) as usize == page.0);
-        Rc::strong_count(kept.expect("it is kept")) == 1
-    }
-
-    fn release(&mut self, id: u32) -> Result<()> {
-        self.texts.remove(&id).map(drop).ok_or(Error::Released)
-    }
-
-    fn truncate(&mut self, id: u32, len: usize) -> Result<()> {
-        let page = self.page;
-        self.begun.take_if(|(begun, ..)| *begun == id);
-        let text = self.texts.get_mut(&id).ok_or(Error::Released)?;
-        assert!(len <= text.tokens.len(), "{len} of {} tokens", text.tokens.len());
-        text.tokens.truncate(len);
-        text.pages.truncate(len.div_ceil(page));
-        Ok(())
-    }
-
-    fn pages_needed(&self, id: u32, tokens: usize) -> Result<usize> {
-        let Text { tokens: own, pages } = self.texts.get(&id).ok_or(Error::Released)?;
-        let len = own.len();
-        let partial = pages.last().filter(|_| tokens > 0 && !len.is_multiple_of(self.page));
-        let copy = partial.is_some_and(|last| Rc::strong_count(last) > 1);
-        Ok((len + tokens).div_ceil(self.page) - len.div_ceil(self.page) + usize::from(copy))
-    }
-
-    fn fill(&mut self, work: &[(u32, u32)]) -> Result<()> {
-        self.write(work);
-        Ok(())
-    }
-
-    fn step(&mut self, work: &[(u32, u32)]) -> Result<Vec<Option<u32>>> {
-        self.write(work);
-        Ok(self.logits.iter().map(|logits| Some(best(logits))).collect())
-    }
-
-    fn logits(&self, column: usize) -> Result<Vec<f32>> {
-        Ok(self.logits[column].clone())
-    }
-
-    fn cut(&mut self, tokens: usize) -> Result<Cut> {
-        Ok(cut(tokens, self.page, self.least))
-    }
-
-    /// With a time, in three slices.
-    fn chunk(&mut self, id: u32, tokens: &[u32], time: Option<Duration>) -> Result<bool> {
-        assert!(!tokens.is_empty() && tokens.len() <= self.page, "a chunk of {} tokens", tokens.len());
-        self.chunks += 1;
-        let begun = self.begun.take().filter(|(begun, of, _)| *begun == id && of == tokens);
-        let slices = begun.map_or(0, |(_, _, slices)| slices) + 1;
-        if time.is_some() && slices < 3 {
-            self.begun = Some((id, tokens.to_vec(), slices));
-            return Ok(false);
-        }
-        let place = (self.texts[&id].tokens.len(), tokens.len());
-        let work: Vec<(u32, u32)> = tokens.iter().map(|token| (id, in_chunk(*token, place))).collect();
-        self.append(&work);
-        Ok(true)
-    }
-}
+use crate::schedule_model::{Guess, Model, VOCAB, cached, logits_of};
 
 /// The text of a request that is alone, and why it ends, as far as only the request and the context decide.
 fn wanted(request: &Request, (page, least): (usize, Option<usize>), context: usize) -> (Vec<u32>, Finish) {
@@ -317,11 +88,16 @@ proptest! {
         context in 20usize..120,
         most in 1usize..40,
         lookup in 0usize..9,
-        (caches, slices) in any::<(bool, bool)>(),
+        (caches, slices, guesses) in any::<(bool, bool, bool)>(),
         ops in proptest::collection::vec(op(), 1..40),
     ) {
         let model = Model { pages, page, least, context, most, ..Model::default() };
-        let scheduler = Scheduler::new(model, 8).with_lookup(lookup);
+        let guess = Guess::default();
+        let held = Rc::clone(&guess.held);
+        let scheduler = match guesses {
+            true => Scheduler::new(model, 8).with_drafts(Box::new(guess), SpeculatorOptions::new(lookup).fixed()),
+            false => Scheduler::new(model, 8).with_lookup(lookup),
+        };
         let scheduler = if caches { scheduler.with_prefix_cache() } else { scheduler };
         let mut scheduler = if slices { scheduler.with_latency(Duration::ZERO) } else { scheduler };
         let mut reused: HashMap<RequestId, usize> = HashMap::new();
@@ -379,6 +155,7 @@ proptest! {
             prop_assert!(steps < 100_000, "no end: {:?}", scheduler.load());
         }
         prop_assert!(scheduler.sequences().texts.is_empty(), "sequences are lost");
+        prop_assert!(held.borrow().is_empty(), "the draft has texts that have ended");
         prop_assert_eq!(scheduler.sequences().kept.len(), scheduler.load().cached_pages, "pages are lost");
         prop_assert!(caches || scheduler.load().cached_pages == 0);
         for (id, tokens) in &reused {
@@ -517,10 +294,16 @@ fn requests_on_columns_get_the_texts_that_they_get_alone() {
         ends: vec![],
         reuse: true,
     };
-    let run = |requests: &[u32], pages: usize, lookup: usize| -> Vec<Vec<u32>> {
+    let run = |requests: &[u32], pages: usize, (lookup, draft): (usize, Option<&ga10b_llm::Model>)| {
         let options = ColumnsOptions::new(6, 2 * PAGE).with_pages(pages);
         let columns = Columns::new(&device(), &model, &options).unwrap();
         let mut scheduler = Scheduler::new(columns, 16).with_lookup(lookup);
+        if let Some(draft) = draft {
+            // Of less context than the texts, and with pages for two of them.
+            let options = ColumnsOptions::new(6, 200).with_pages(2).with_chunks();
+            let draft = Box::new(DraftColumns::new(Columns::new(&device(), draft, &options).unwrap()));
+            scheduler = scheduler.with_drafts(draft, SpeculatorOptions::new(3).fixed());
+        }
         let ids: Vec<RequestId> =
             requests.iter().map(|seed| scheduler.submit(request(*seed)).unwrap()).collect();
         let mut texts: HashMap<RequestId, Vec<u32>> = HashMap::new();
@@ -535,14 +318,20 @@ fn requests_on_columns_get_the_texts_that_they_get_alone() {
             }
         }
         assert_eq!((scheduler.sequences().free_pages(), scheduler.sequences().sequences()), (pages, 0));
-        assert_eq!(scheduler.load().accepted > 0, lookup > 0, "{:?}", scheduler.load());
-        ids.iter().map(|id| texts[id].clone()).collect()
+        let load = scheduler.load();
+        assert_eq!(load.accepted > 0, lookup > 0 || draft.is_some(), "{load:?}");
+        (ids.iter().map(|id| texts[id].clone()).collect::<Vec<_>>(), load)
     };
-    let alone: Vec<Vec<u32>> = (0..5).flat_map(|seed| run(&[seed], 8, 0)).collect();
+    let alone: Vec<Vec<u32>> = (0..5).flat_map(|seed| run(&[seed], 8, (0, None)).0).collect();
     // With pages for all, and for two at a time.
     for (pages, lookup) in [(8, 0), (2, 0), (8, 7)] {
-        assert_eq!(run(&[0, 1, 2, 3, 4], pages, lookup), alone, "{pages} pages, up to {lookup} proposed");
+        let (texts, _) = run(&[0, 1, 2, 3, 4], pages, (lookup, None));
+        assert_eq!(texts, alone, "{pages} pages, up to {lookup} proposed");
     }
+    // The model itself, which is right where texts are greedy.
+    let (texts, load) = run(&[0, 1, 2, 3, 4], 8, (0, Some(&model)));
+    assert_eq!(texts, alone, "with a draft");
+    assert!(load.accepted >= 10, "{load:?}");
 }
 
 /// Prompts that arrive together are processed once, whatever they have in common.
