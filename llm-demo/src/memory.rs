@@ -119,12 +119,13 @@ pub fn share(
     }
     let (chosen, needed) = &best;
     let parts = format!(
-        "{} of weights, {} of cache for {} positions in {}, shared by up to {} sequences, {} of scratch",
+        "{} of weights, {} of cache for {} positions in {}, shared by up to {} sequence{}, {} of scratch",
         size(needed.weights),
         size(needed.cache),
         chosen.pages * PAGE,
         chosen.kv.name(),
         chosen.sequences,
+        if chosen.sequences == 1 { "" } else { "s" },
         size(needed.scratch)
     );
     if !fits(&best) {

@@ -127,6 +127,10 @@ pub fn drafts(
         // Lookups cost nothing, so more are never slower in columns that a step has anyway.
         return Ok(Some((Box::new(Lookup), options.fixed())));
     };
+    if model.config.context < context {
+        tracing::warn!("the draft has {} positions: past them it proposes nothing", model.config.context);
+    }
+    tracing::info!("setting up the draft, then the model");
     let context = context.min(model.config.context);
     let all = ColumnsOptions::new(parallel, context).with_cache(setup.kv).with_chunks();
     let mut columns = session::columns(device, &model, all, all.pages).context("cannot set up the draft")?;

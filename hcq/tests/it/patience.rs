@@ -70,6 +70,7 @@ fn work_that_waits_for_a_queue_that_was_dropped_learns_that_it_will_never_start(
         matches!(copied.wait(Duration::from_millis(20)), Err(Error::Queue(QueueError::Timeout { .. }))),
         "it may start yet"
     );
+    before.wait(Duration::from_secs(60)).unwrap();
     drop(first);
     let start = Instant::now();
     before.wait(Duration::from_secs(60)).unwrap();

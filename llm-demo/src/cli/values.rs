@@ -59,7 +59,7 @@ pub fn cache_type(text: &str) -> Result<CacheType, String> {
 pub fn count(text: &str) -> Result<u32, String> {
     let value = text.parse::<u32>().ok().filter(|n| *n > 0);
     value.ok_or_else(|| {
-        format!("expected a whole number from 1 to {}; for no limit, a large one or no such option", u32::MAX)
+        format!("expected a whole number from 1 to {}; leave the option out for no limit", u32::MAX)
     })
 }
 

@@ -113,9 +113,12 @@ fn parallel(serve: &Serve) -> anyhow::Result<usize> {
         return Err(Usage(format!("--engine is for --parallel 1, not {parallel}")).into());
     }
     if serve.latency_ms.is_some() && parallel == 1 {
-        return Err(
-            Usage("--latency-ms is for several requests at a time (--parallel 2 to 32)".into()).into()
-        );
+        let reason = match (engine, serve.parallel) {
+            (true, _) => "--engine processes one",
+            (_, Some(_)) => "--parallel 1 processes one",
+            _ => "--draft processes one without --parallel 2 to 32",
+        };
+        return Err(Usage(format!("--latency-ms is for several requests at a time: {reason}")).into());
     }
     Ok(parallel)
 }

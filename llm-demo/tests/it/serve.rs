@@ -203,6 +203,8 @@ fn what_cannot_be_served_is_said_at_once() {
     let alone = ["--port", "0", "--parallel", "1", "--latency-ms", "20"];
     ends(&alone, 2, "--latency-ms is for several requests at a time");
     ends(&["--port", "0", "--latency-ms", "0"], 2, "latency-ms");
+    let draft = ["--port", "0", "--draft", "x.gguf", "--latency-ms", "20"];
+    ends(&draft, 2, "--draft processes one without --parallel");
     // Found when the engine is set up, with a listening port.
     fails(
         &["--port", "0", "--engine", "persistent", "--kv", "q8_0", "-m", "/nonexistent.gguf"],

@@ -190,7 +190,7 @@ fn expert_act() -> Case {
 /// The products of experts with the columns that have chosen them, each with columns of its own.
 fn of_experts(weights: &Weights, size: u32) -> Case {
     let (rows, pitch) = (16, 20);
-    let config = LaunchConfig::new(product::experts_grid(rows, EXPERTS, 2), product::THREADS);
+    let config = LaunchConfig::new(product::experts_grid(rows, (EXPERTS, USED), size, 2), product::THREADS);
     let drive = Drive::of("columns_experts", &product::experts_name(weights.format, size), config);
     drive.on_tensor_cores().done(|d| product::ExpertsProduct {
         weights: weights.matrix(d, (EXPERTS * rows) as usize),

@@ -266,7 +266,8 @@ impl<'a> Planner<'a> {
         .args();
         let name = product::experts_name(matrix.format, self.columns);
         let kernel = self.programs.kernel("columns_experts", &name)?;
-        let grid = product::experts_grid(rows, experts, self.model.device.info().sm_count);
+        let sm_count = self.model.device.info().sm_count;
+        let grid = product::experts_grid(rows, (experts, used), self.columns, sm_count);
         let config = filled(&kernel, LaunchConfig::new(grid, product::THREADS));
         // Of as many experts as a column chooses.
         let bytes = matrix.bytes() / u64::from(experts) * u64::from(used);

@@ -95,9 +95,11 @@ pub fn experts_name(format: Format, columns: u32) -> String {
     format!("columns_experts_{}_{columns}", format.suffix())
 }
 
-/// The grid for `rows` rows of each of `experts` experts.
-pub fn experts_grid(rows: u32, experts: u32, sm_count: u32) -> [u32; 3] {
-    [rows.div_ceil(TILE_ROWS).min((BLOCKS * sm_count / experts).max(1)), experts, 1]
+/// The grid for `rows` rows of each of `experts` experts, of which each column chooses `used`: blocks of experts
+/// that none has chosen end at once, so those that one column chooses, or in larger steps more, fill the GPU.
+pub fn experts_grid(rows: u32, (experts, used): (u32, u32), columns: u32, sm_count: u32) -> [u32; 3] {
+    let chosen = (used * columns / SIZES[0]).clamp(1, experts);
+    [rows.div_ceil(TILE_ROWS).min((BLOCKS * sm_count / chosen).max(1)), experts, 1]
 }
 
 kernel_params! {
