@@ -20,7 +20,7 @@ use crate::serve::stops::Stops;
 pub struct Sharing {
     /// Whether what several prompts begin with is processed once.
     pub caches: bool,
-    /// What texts propose for a step.
+    /// The draft of the texts, if they propose tokens.
     pub drafts: Option<(Box<dyn Drafts>, SpeculatorOptions)>,
     /// Time for which a chunk of a prompt holds back the texts of others; `None` for a whole chunk.
     pub latency: Option<Duration>,

@@ -56,7 +56,7 @@ pub struct Scheduler<S: Sequences> {
     running: Vec<Running<S::Id>>,
     prefixes: Option<Prefixes<S::Page>>,
     evicted: u64,
-    /// What texts propose for a step.
+    /// The draft of the texts, if they propose tokens.
     proposals: Option<Proposals>,
     /// Time of a chunk between two steps of texts.
     latency: Option<Duration>,

@@ -12,7 +12,7 @@ use crate::speculate::drafts::{Drafts, Text};
 #[derive(Debug)]
 pub struct DraftColumns {
     columns: Columns,
-    /// What it has of each text.
+    /// The sequence of each text.
     held: HashMap<u64, Held>,
 }
 

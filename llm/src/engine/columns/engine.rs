@@ -10,12 +10,11 @@ use crate::engine::columns::chunks::{chunk_bytes, chunks, launched};
 use crate::engine::columns::lower::{Launches, launches};
 use crate::engine::columns::options::ColumnsOptions;
 use crate::engine::columns::pages::{PAGE, PageCopy, Pages, Table, pages_for};
-use crate::engine::columns::prompts::Begun;
 use crate::engine::launch::record;
 use crate::engine::matrix::fits;
 use crate::engine::memory::DeviceModel;
 use crate::engine::programs::Programs;
-use crate::engine::prompt::chunks::Chunks;
+use crate::engine::prompt::chunks::{Chunks, Slices};
 use crate::engine::timed::TimedGraph;
 use crate::engine::times::{LaunchTime, Work};
 use crate::error::{Error, Result};
@@ -43,6 +42,16 @@ pub(super) struct Slot {
     pub(super) table: Option<Table>,
     /// Whether the device has another table.
     stale: bool,
+}
+
+/// A chunk of which some slices have been processed.
+#[derive(Debug)]
+pub(super) struct Begun {
+    pub(super) id: ColumnId,
+    /// Tokens before it.
+    pub(super) position: usize,
+    pub(super) tokens: Vec<u32>,
+    pub(super) slices: Slices,
 }
 
 /// A model on a device that processes several sequences in one step.

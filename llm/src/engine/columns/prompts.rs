@@ -3,23 +3,13 @@
 use std::time::{Duration, Instant};
 
 use crate::engine::columns::cut::Cut;
-use crate::engine::columns::engine::{ColumnId, Columns, MOST_COLUMNS};
+use crate::engine::columns::engine::{Begun, ColumnId, Columns, MOST_COLUMNS};
 use crate::engine::columns::pages::{PAGE, pages_for};
-use crate::engine::prompt::chunks::{Place, Slices};
+use crate::engine::prompt::chunks::Place;
 use crate::error::{Error, Result};
 
 /// Fewer tokens than this are columns: one step takes them.
 const LEAST_CHUNK: usize = MOST_COLUMNS + 1;
-
-/// A chunk of which some slices have been processed.
-#[derive(Debug)]
-pub(super) struct Begun {
-    pub id: ColumnId,
-    /// Tokens before it.
-    position: usize,
-    tokens: Vec<u32>,
-    slices: Slices,
-}
 
 impl Columns {
     /// The tokens of a prompt of `tokens` tokens, which begins its sequence, that [`Columns::chunk`]
