@@ -203,7 +203,7 @@ fn what_cannot_be_served_is_said_at_once() {
     let alone = ["--port", "0", "--parallel", "1", "--latency-ms", "20"];
     ends(&alone, 2, "--latency-ms is for several requests at a time");
     ends(&["--port", "0", "--latency-ms", "0"], 2, "latency-ms");
-    let draft = ["--port", "0", "--draft", "x.gguf", "--latency-ms", "20"];
+    let draft = ["--port", "0", "--draft", "Cargo.toml", "--latency-ms", "20"];
     ends(&draft, 2, "--draft processes one without --parallel");
     // Found when the engine is set up, with a listening port.
     fails(
