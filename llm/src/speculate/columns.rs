@@ -45,6 +45,8 @@ impl DraftColumns {
     /// Processes what is new of each text but its last token, and returns the texts that it can go on with.
     fn follow(&mut self, texts: &[Text<'_>]) -> Result<Vec<Open>> {
         let (vocab, context) = (self.columns.vocab(), self.columns.options().context);
+        // Pages that the texts before do not take.
+        let mut free = self.columns.free_pages();
         let (mut open, mut work) = (Vec::new(), Vec::new());
         for (number, Text { name, tokens, most }) in texts.iter().enumerate() {
             // The last proposed token is not processed.
@@ -67,16 +69,14 @@ impl DraftColumns {
                 held.tokens.truncate(shared);
                 self.columns.truncate(id, shared)?;
             }
-            if self.columns.pages_needed(id, before.len() - shared + most)? > self.columns.free_pages() {
+            let needed = self.columns.pages_needed(id, before.len() - shared + most)?;
+            if needed > free {
                 continue;
             }
+            free -= needed;
             if shared == 0 {
-                let cut = self.columns.cut(tokens.len())?;
-                while let Some(count) = cut.chunk_at(held.tokens.len()) {
-                    let chunk = &before[held.tokens.len()..][..count];
-                    self.columns.chunk(id, chunk)?;
-                    held.tokens.extend(chunk);
-                }
+                let count = self.columns.prefill_chunks(id, tokens)?;
+                held.tokens.extend(&before[..count]);
             }
             let rest = &before[held.tokens.len()..];
             work.extend(rest.iter().map(|token| (id, *token)));

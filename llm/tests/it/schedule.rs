@@ -7,7 +7,7 @@ use std::time::Duration;
 use ga10b_llm::engine::PAGE;
 use ga10b_llm::sampler::Penalties;
 use ga10b_llm::schedule::{Event, Finish, Request, RequestId, Scheduler, Sequences};
-use ga10b_llm::speculate::{DraftColumns, SpeculatorOptions};
+use ga10b_llm::speculate::{DraftColumns, Drafts, SpeculatorOptions, Text};
 use ga10b_llm::{Columns, ColumnsOptions, Error, Sampler, SamplerOptions};
 use proptest::prelude::*;
 
@@ -362,4 +362,25 @@ fn what_prompts_begin_with_is_processed_once() {
         let least = 7 * common as usize - 2 * 32;
         assert!(reused >= least, "{reused} of {least}");
     }
+}
+
+/// Texts for which a draft has no page are left out, and the others go on.
+#[test]
+fn a_draft_proposes_for_the_texts_that_it_has_pages_for() {
+    let model = Craft::new("tiny-llama:q6_k").model().unwrap();
+    let options = ColumnsOptions::new(4, PAGE).with_pages(2);
+    let mut draft = DraftColumns::new(Columns::new(&device(), &model, &options).unwrap());
+    let tokens = [[1, 7], [2, 9], [3, 5], [4, 8]];
+    let texts: Vec<Text<'_>> =
+        (0u64..).zip(&tokens).map(|(name, tokens)| Text { name, tokens, most: 3 }).collect();
+    let lengths = |draft: &mut DraftColumns| -> Vec<usize> {
+        draft.propose(&texts, 30).unwrap().iter().map(Vec::len).collect()
+    };
+    assert_eq!(lengths(&mut draft), [3, 3, 0, 0]);
+    assert_eq!(lengths(&mut draft), [3, 3, 0, 0], "the same again");
+    draft.forget(0);
+    draft.forget(1);
+    let texts = &texts[1..];
+    let found: Vec<usize> = draft.propose(texts, 4).unwrap().iter().map(Vec::len).collect();
+    assert_eq!(found, [2, 2, 0], "four columns for two texts");
 }

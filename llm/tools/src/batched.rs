@@ -31,16 +31,12 @@ pub struct BatchTimes {
 fn prompts(columns: &mut Columns, ids: &[ColumnId], len: usize) -> Result<Vec<u32>> {
     let vocab = columns.vocab();
     let token = |i: usize, at: usize| ((i * 7919 + at * 31 + 1) % vocab) as u32;
-    let (last, cut) = (len - 1, columns.cut(len)?);
+    let last = len - 1;
     let mut all: Vec<(ColumnId, u32)> = Vec::new();
     for (i, id) in ids.iter().enumerate() {
-        let mut done = 0;
-        while let Some(count) = cut.chunk_at(done) {
-            let chunk: Vec<u32> = (done..done + count).map(|at| token(i, at)).collect();
-            columns.chunk(*id, &chunk)?;
-            done += count;
-        }
-        all.extend((done..last).map(|at| (*id, token(i, at))));
+        let prompt: Vec<u32> = (0..len).map(|at| token(i, at)).collect();
+        let done = columns.prefill_chunks(*id, &prompt)?;
+        all.extend(prompt[done..last].iter().map(|token| (*id, *token)));
     }
     for work in all.chunks(MOST_COLUMNS) {
         columns.fill(work)?;

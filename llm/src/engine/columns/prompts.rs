@@ -132,18 +132,24 @@ impl Columns {
         result
     }
 
+    /// Processes the chunks of a prompt that begins its sequence, as [`Columns::cut`] has them, and returns the
+    /// number of their tokens; the others, the last with them, are for columns.
+    ///
+    /// # Errors
+    /// As [`Columns::chunk`].
+    pub fn prefill_chunks(&mut self, id: ColumnId, prompt: &[u32]) -> Result<usize> {
+        let (cut, mut done) = (self.cut(prompt.len())?, 0);
+        while let Some(count) = cut.chunk_at(done) {
+            self.chunk(id, &prompt[done..][..count])?;
+            done += count;
+        }
+        Ok(done)
+    }
+
     /// Processes the next tokens of a sequence that has `before` tokens.
     fn process(&mut self, id: ColumnId, before: usize, tokens: &[u32]) -> Result<(usize, u32)> {
-        let mut left = tokens;
-        if before == 0 {
-            let cut = self.cut(tokens.len())?;
-            while let Some(len) = cut.chunk_at(tokens.len() - left.len()) {
-                let (chunk, rest) = left.split_at(len);
-                self.chunk(id, chunk)?;
-                left = rest;
-            }
-        }
-        let work: Vec<(ColumnId, u32)> = left.iter().map(|token| (id, *token)).collect();
+        let done = if before == 0 { self.prefill_chunks(id, tokens)? } else { 0 };
+        let work: Vec<(ColumnId, u32)> = tokens[done..].iter().map(|token| (id, *token)).collect();
         let mut steps = work.chunks(MOST_COLUMNS);
         let last = steps.next_back().ok_or(Error::EmptyPrompt)?;
         steps.try_for_each(|work| self.fill(work))?;
