@@ -326,6 +326,14 @@ fn a_chunk_in_slices_has_the_same_bits() {
         columns.step(&[(own, 9)]).unwrap();
         assert_eq!(columns.logits(0).unwrap(), expected, "{name}");
 
+        // The rest in one piece.
+        columns.truncate(own, 0).unwrap();
+        assert!(!columns.chunk_for(own, &prompt, Duration::ZERO).unwrap());
+        columns.step(&[(beside, 7)]).unwrap();
+        columns.chunk(own, &prompt).unwrap();
+        columns.step(&[(own, 9)]).unwrap();
+        assert_eq!(columns.logits(0).unwrap(), expected, "{name}, the rest of it");
+
         // What was begun is given up: another chunk, and a truncation.
         columns.truncate(own, 0).unwrap();
         assert!(!columns.chunk_for(own, &prompt, Duration::ZERO).unwrap());

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::engine::columns::cut::Cut;
 use crate::engine::columns::engine::{Begun, ColumnId, Columns, MOST_COLUMNS};
 use crate::engine::columns::pages::{PAGE, pages_for};
-use crate::engine::prompt::chunks::Place;
+use crate::engine::prompt::chunks::{Place, Slices};
 use crate::error::{Error, Result};
 
 /// Fewer tokens than this are columns: one step takes them.
@@ -22,10 +22,10 @@ impl Columns {
         Ok(if cut.in_chunks() > 0 && self.takes_chunks()? { cut } else { Cut::NONE })
     }
 
-    /// Processes the next tokens of a sequence as one chunk, at most [`PAGE`], without logits. Their keys and
-    /// values depend, in every bit, on the sequence's tokens, on its position and on the number of `tokens`,
-    /// and on nothing else. Without chunks ([`ColumnsOptions::chunks`](crate::ColumnsOptions)), columns
-    /// process them.
+    /// Processes the next tokens of a sequence as one chunk, at most [`PAGE`], without logits, or what
+    /// [`Columns::chunk_for`] has left of it. Their keys and values depend, in every bit, on the sequence's
+    /// tokens, on its position and on the number of `tokens`, and on nothing else. Without chunks
+    /// ([`ColumnsOptions::chunks`](crate::ColumnsOptions)), columns process them.
     ///
     /// # Errors
     /// As [`Columns::fill`].
@@ -39,7 +39,9 @@ impl Columns {
             return work.chunks(MOST_COLUMNS).try_for_each(|work| self.fill(work));
         }
         let place = self.prepare_chunk(id, tokens)?;
-        self.begun = None;
+        if let Some(slices) = self.take_begun(id, place, tokens) {
+            return self.run_slices(id, tokens, slices, Duration::MAX).map(drop);
+        }
         if let Some(chunks) = &mut self.chunks {
             let patience = chunks.patience(&self.model);
             chunks.run(&self.model, &mut self.queue, place, tokens)?.wait(patience)?;
@@ -61,16 +63,31 @@ impl Columns {
             return self.chunk(id, tokens).map(|()| true);
         }
         let place = self.prepare_chunk(id, tokens)?;
-        let position = place.position;
-        let is_it =
-            |begun: &mut Begun| (begun.id, begun.position, &begun.tokens[..]) == (id, position, tokens);
-        let begun = self.begun.take_if(is_it);
-        self.begun = None;
-        let Some(chunks) = &mut self.chunks else { return Ok(true) };
-        let mut slices = match begun {
-            Some(begun) => begun.slices,
-            None => chunks.begin(&self.model, place, tokens)?,
+        let slices = match (self.take_begun(id, place, tokens), &mut self.chunks) {
+            (Some(slices), _) => slices,
+            (None, Some(chunks)) => chunks.begin(&self.model, place, tokens)?,
+            (None, None) => return Ok(true),
         };
+        self.run_slices(id, tokens, slices, time)
+    }
+
+    /// The slices that are left of a chunk, if it has begun. Another that has is given up.
+    fn take_begun(&mut self, id: ColumnId, place: Place, tokens: &[u32]) -> Option<Slices> {
+        let begun = self.begun.take()?;
+        let is_it = (begun.id, begun.position, &begun.tokens[..]) == (id, place.position, tokens);
+        is_it.then_some(begun.slices)
+    }
+
+    /// Processes slices of a chunk for about `time`, at least one. Returns whether they were the last.
+    fn run_slices(
+        &mut self,
+        id: ColumnId,
+        tokens: &[u32],
+        mut slices: Slices,
+        time: Duration,
+    ) -> Result<bool> {
+        let position = self.table(id)?.len;
+        let Some(chunks) = &mut self.chunks else { return Ok(true) };
         let (patience, begin) = (chunks.patience(&self.model), Instant::now());
         let mut longest = Duration::ZERO;
         while !slices.are_done() {
