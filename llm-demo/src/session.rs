@@ -119,8 +119,8 @@ impl Setup {
     /// The options of an engine for `model` on `device`, and where its shapes are from.
     pub fn options(&self, device: &Device, model: &Model, context: usize) -> (EngineOptions, TuningReport) {
         let usual = match device.info().backend {
-            hcq::BackendKind::Sim => Mode::Operations,
-            _ => Mode::Persistent,
+            hcq::BackendKind::Sim => Mode::Batch,
+            _ => Mode::Stream,
         };
         let in_use = shapes::find(self.tuned, device.info(), model);
         let options = EngineOptions::new(context)

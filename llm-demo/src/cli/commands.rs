@@ -14,7 +14,7 @@ use ga10b_llm_tools::roofline::Constant;
 use crate::cli::options::{Checking, Common, Constraints, Launching, ModelFile, OnDevice, Text};
 use crate::cli::sampling::Sampling;
 use crate::cli::speculation::Speculation;
-use crate::cli::values::{Parts, count, parts, seed, sequences, whole};
+use crate::cli::values::{count, seed, sequences, whole};
 
 /// The subcommand.
 #[derive(Debug, Subcommand)]
@@ -434,11 +434,6 @@ pub struct Tune {
 
     #[command(flatten)]
     pub device: OnDevice,
-
-    /// Parts to search, separated by commas: matvec (matrix times vector, for --engine operations and the
-    /// last layer of prompts), prompt (matrix times the tokens of a prompt); by default all
-    #[arg(value_parser = parts)]
-    pub parts: Option<Parts>,
 
     /// Time after which no further candidate is started [default: 120]
     #[arg(long, value_name = "SECONDS")]

@@ -159,7 +159,6 @@ fn end(error: &clap::Error) -> ! {
 mod tests {
     use std::iter;
 
-    use ga10b_llm::search::Part;
     use ga10b_sim::Checks;
 
     use super::*;
@@ -283,7 +282,5 @@ mod tests {
         assert_eq!(lists, (vec![128, 512], vec![64, 128], vec![0, 256]));
         let Ok(Command::Verify(verify)) = parse(&["verify", "--check"]) else { panic!("another command") };
         assert_eq!(verify.checking.check, Some(Checks::all()));
-        let Ok(Command::Tune(tune)) = parse(&["tune", "prompt,matvec"]) else { panic!("another command") };
-        assert_eq!(tune.parts.expect("parts").0, [Part::Prompt, Part::Matvec]);
     }
 }

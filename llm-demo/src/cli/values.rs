@@ -3,12 +3,7 @@
 use std::str::FromStr;
 
 use ga10b_llm::engine::MOST_COLUMNS;
-use ga10b_llm::search::Part;
 use ga10b_llm::{CacheType, Mode};
-
-/// Parts of a search.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Parts(pub Vec<Part>);
 
 /// A token, and what is added to its logit.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -30,24 +25,13 @@ impl FromStr for Bias {
 pub fn engine(text: &str) -> Result<Mode, String> {
     let mode = Mode::ALL.into_iter().find(|m| m.name() == text);
     mode.ok_or_else(|| match text {
-        "phases" => "a step is one launch (persistent), whose phases profile and --trace show; a launch per \
-                     operation is operations"
-            .to_owned(),
+        "phases" => {
+            "a step is one launch (stream), whose phases profile and --trace show; several launches are \
+                     batch"
+                .to_owned()
+        }
         _ => format!("expected one of {}", Mode::ALL.map(Mode::name).join(", ")),
     })
-}
-
-pub fn parts(text: &str) -> Result<Parts, String> {
-    if text == "all" {
-        return Ok(Parts(Part::ALL.to_vec()));
-    }
-    let part = |name: &str| {
-        let part = Part::ALL.into_iter().find(|p| p.name() == name);
-        part.ok_or_else(|| {
-            format!("expected some of {}, separated by commas", Part::ALL.map(Part::name).join(", "))
-        })
-    };
-    text.split(',').map(part).collect::<Result<_, _>>().map(Parts)
 }
 
 pub fn cache_type(text: &str) -> Result<CacheType, String> {

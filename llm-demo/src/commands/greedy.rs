@@ -29,11 +29,11 @@ pub fn run(verify: &Verify, count: usize) -> anyhow::Result<Outcome> {
     let mut checked = Session::new(device.clone(), &setup, &model, context)?;
     let mode = checked.engine.mode();
     anyhow::ensure!(
-        mode != Mode::Operations,
+        mode != Mode::Batch,
         "a step is one launch per operation here, there is nothing to compare: choose --engine persistent, and a \
          model that the step kernel takes"
     );
-    let setup = Setup { mode: Some(Mode::Operations), tuned: false, ..setup };
+    let setup = Setup { mode: Some(Mode::Batch), tuned: false, ..setup };
     let mut against = Session::new(device, &setup, &model, context)?;
     let bar = progress::step_bar("comparing");
     bar.set_length(count as u64);
@@ -43,14 +43,14 @@ pub fn run(verify: &Verify, count: usize) -> anyhow::Result<Outcome> {
 
     let mut out = io::stdout().lock();
     writeln!(out, "device       {}", checked.device.info().name)?;
-    writeln!(out, "compared     {} with {}", mode.name(), Mode::Operations.name())?;
+    writeln!(out, "compared     {} with {}", mode.name(), Mode::Batch.name())?;
     print(&agreement, count, mode, &mut out)?;
     Ok(if agreement.difference.is_none() { Outcome::Good } else { Outcome::Bad })
 }
 
 fn print(agreement: &Agreement, count: usize, mode: Mode, out: &mut impl Write) -> io::Result<()> {
     let Agreement { tokens, ties, difference } = agreement;
-    let (checked, against) = (mode.name(), Mode::Operations.name());
+    let (checked, against) = (mode.name(), Mode::Batch.name());
     let mut show = |what: &str, d: &Difference| {
         let &Difference { position, tokens: [a, b], margins: [by_a, by_b], tie } = d;
         write!(out, "{what:<12} at position {position}: {checked} chose {a} by {by_a:.2e}, ")?;

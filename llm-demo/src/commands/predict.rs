@@ -107,7 +107,7 @@ pub fn run(predict: &Predict) -> anyhow::Result<Outcome> {
         let cache_bytes = position as u64 * engine.cache_bytes_per_position();
         let weights = engine.weight_bytes_per_token();
         let mut counted = Counted::between(&before, &counting.counters(), weights, cache_bytes);
-        if mode == Mode::Persistent {
+        if mode == Mode::Stream {
             counted.launches = 1;
         }
         let cost = step_cost(engine, &empty, &counted, position);

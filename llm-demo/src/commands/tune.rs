@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use ga10b_llm::search::{self, Finding, Limits, Listener, Meter, Outcome as Found, Part, Progress, Rejected};
+use ga10b_llm::search::{self, Finding, Limits, Listener, Meter, Outcome as Found, Progress, Rejected};
 use ga10b_llm::tuning::{Compiler, Method, Store};
 use ga10b_llm_tools::bench::WARM_UP;
 use ga10b_llm_tools::chips::Chip;
@@ -46,7 +46,7 @@ struct Report {
     file: String,
     results: Vec<Finding>,
     rejected: Vec<Rejected>,
-    left_out: Vec<String>,
+    left_out: Option<String>,
     /// Whether the time was too short for some candidates.
     out_of_time: bool,
 }
@@ -88,7 +88,6 @@ pub fn run(tune: &Tune) -> anyhow::Result<Outcome> {
     let compiler = Compiler::find(device.info().sm_number()).context("the search compiles kernels")?;
     let counts = machine.is_some();
     let limits = Limits {
-        parts: tune.parts.as_ref().map_or_else(|| Part::ALL.to_vec(), |parts| parts.0.clone()),
         budget: Duration::from_secs(tune.budget.unwrap_or(DEFAULT_BUDGET).into()),
         repeats: if counts { 1 } else { REPEATS },
         warm_up: if counts { Duration::ZERO } else { WARM_UP },
@@ -154,21 +153,21 @@ fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
     writeln!(out)?;
     writeln!(
         out,
-        "{:<7} {:<40} {:>11} {:>11} {:>7} {:>6}  shape",
-        "part", "kernel and matrix", "default µs", "best µs", "gain", "tried"
+        "{:<40} {:>11} {:>11} {:>7} {:>6}  shape",
+        "kernel and matrix", "default µs", "best µs", "gain", "tried"
     )?;
     for line in &report.results {
-        let Finding { part, kernel, usual, usual_ns, chosen, ns, tried } = line;
+        let Finding { kernel, usual, usual_ns, chosen, ns, tried } = line;
         let shape = if chosen == usual { "default" } else { chosen };
         let gain = 100.0 * (*usual_ns as f64 / *ns as f64 - 1.0);
-        let (part, usual, best) = (part.name(), *usual_ns as f64 / 1e3, *ns as f64 / 1e3);
-        writeln!(out, "{part:<7} {kernel:<40} {usual:>11.2} {best:>11.2} {gain:>6.1}% {tried:>6}  {shape}")?;
+        let (usual, best) = (*usual_ns as f64 / 1e3, *ns as f64 / 1e3);
+        writeln!(out, "{kernel:<40} {usual:>11.2} {best:>11.2} {gain:>6.1}% {tried:>6}  {shape}")?;
     }
     for rejected in &report.rejected {
         writeln!(out, "rejected    {}: {}", rejected.kernel, rejected.reason)?;
     }
-    for part in &report.left_out {
-        writeln!(out, "left out    {part}")?;
+    if let Some(why) = &report.left_out {
+        writeln!(out, "left out    {why}")?;
     }
     if report.out_of_time {
         writeln!(out, "the time was too short for all candidates: --budget SECONDS allows more")?;

@@ -1,16 +1,16 @@
 //! Layers of other architectures than `llama`: biases, norms of heads and of results, layer norm, GELU,
-//! learned positions, scales, capped logits, and the experts of one token.
+//! learned positions, scales, capped logits.
 //!
 //! Sums, products, quotients and square roots have one right value, so most of these are exact.
 
-use ga10b_llm::kernels::layers::{NAME, cap, experts, gelu, heads, layer_norm, post_norm, rows};
+use ga10b_llm::kernels::layers::{NAME, cap, gelu, heads, layer_norm, post_norm, rows};
 use hcq::LaunchConfig;
 
 use crate::drive::OfModel;
 use ga10b_tests::conformance::BufferNumber;
 use ga10b_tests::conformance::Case;
 use ga10b_tests::conformance::Tolerance;
-use ga10b_tests::conformance::drive::{COLS, Drive, MILLIONTH, NEXT};
+use ga10b_tests::conformance::drive::{COLS, Drive, NEXT};
 
 /// The length of a vector, as kernels take it.
 const LEN: u32 = COLS as u32;
@@ -18,9 +18,6 @@ const LEN: u32 = COLS as u32;
 const TOKENS: u32 = 5;
 const SHARES: u32 = 2;
 const SHARE_PITCH: u32 = 6;
-/// Experts, and those of a token.
-const EXPERTS: u32 = 45;
-const USED: u32 = 6;
 
 /// All of them.
 pub(super) fn cases() -> Vec<Case> {
@@ -28,7 +25,6 @@ pub(super) fn cases() -> Vec<Case> {
     cases.extend(prepared());
     cases.extend(norms());
     cases.extend(gelus());
-    cases.extend(mixture());
     cases
 }
 
@@ -121,10 +117,6 @@ fn prepared() -> Vec<Case> {
 fn norms() -> Vec<Case> {
     let (len, shares, share_pitch, factor) = (LEN, SHARES, SHARE_PITCH, 2.0);
     vec![
-        Drive::of(NAME, "layer_norm", LaunchConfig::new(1, layer_norm::THREADS)).done(|d| {
-            let (x, weight, bias) = (d.vectors(1, 3.0), d.vectors(1, 1.0), d.vectors(1, 1.0));
-            layer_norm::LayerNorm { x, weight, bias, out: d.within(MILLIONTH).room(COLS), len, eps: 1e-5 }
-        }),
         Drive::of(NAME, "prompt_layer_norm", LaunchConfig::new(TOKENS, layer_norm::THREADS)).done(|d| {
             layer_norm::PromptLayerNorm {
                 x: d.vectors(TOKENS, 3.0),
@@ -150,50 +142,15 @@ fn norms() -> Vec<Case> {
 fn gelus() -> Vec<Case> {
     let (len, shares, share_pitch, factor) = (LEN, SHARES, SHARE_PITCH, 0.5);
     let of_chunk = |kernel: &str| each(kernel, gelu::THREADS, TOKENS);
-    let of_step = |kernel: &str| each(kernel, gelu::THREADS, 1);
     let room = |d: &mut Drive| d.within(NEXT).room(TOKENS as usize * COLS / 2);
     vec![
-        of_step("gelu").done(|d| {
-            let (up, bias) = (d.vectors(1, 6.0), d.vectors(1, 2.0));
-            gelu::Gelu { up, bias, out: d.within(MILLIONTH).room(COLS), len }
-        }),
         of_chunk("prompt_gelu").done(|d| {
             let (up, bias, out) = (d.sums(1, 3.0), d.vectors(1, 1.0), room(d));
             gelu::PromptGelu { up, bias, out, len, shares, share_pitch, factor }
         }),
-        of_step("gelu_gate").done(|d| {
-            let (gate, up) = (d.vectors(1, 6.0), d.vectors(1, 2.0));
-            gelu::GeluGate { gate, up, out: d.within(MILLIONTH).room(COLS), len }
-        }),
         of_chunk("prompt_gelu_gate").done(|d| {
             let (sums, out) = (d.sums(2, 3.0), room(d));
             gelu::PromptGeluGate { sums, out, len, shares, share_pitch, factor }
-        }),
-    ]
-}
-
-/// The choice of a token's experts, their activations, and the sum.
-fn mixture() -> Vec<Case> {
-    vec![
-        Drive::of(NAME, "route", LaunchConfig::new(1, 32)).done(|d| experts::Route {
-            scores: d.floats(EXPERTS as usize, 9.0),
-            chosen: d.room(USED as usize),
-            shares: d.within(MILLIONTH).room(USED as usize),
-            experts: EXPERTS,
-            used: USED,
-        }),
-        each("expert_silu", experts::THREADS, USED).done(|d| experts::ExpertSilu {
-            gate: d.vectors(USED, 6.0),
-            up: d.vectors(USED, 2.0),
-            shares: d.floats(USED as usize, 1.0),
-            out: d.within(MILLIONTH).room(USED as usize * COLS),
-            len: LEN,
-        }),
-        each("expert_sum", experts::THREADS, 1).done(|d| experts::ExpertSum {
-            parts: d.vectors(USED, 2.0),
-            x: d.vectors(1, 3.0),
-            len: LEN,
-            used: USED,
         }),
     ]
 }

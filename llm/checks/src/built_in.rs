@@ -6,7 +6,6 @@
 use std::collections::BTreeSet;
 
 use ga10b_llm::kernels::committed;
-use ga10b_llm::kernels::operations::{norm, token};
 use ga10b_llm::kernels::prompt::{squares, vector};
 use ga10b_llm::kernels::sample::kernel as sample;
 use ga10b_llm::sampler::arithmetic::Draw;
@@ -17,7 +16,7 @@ use crate::drive::OfModel;
 use crate::weights::{FORMATS, Weights};
 use crate::{architectures, attentions, caches, column_kernels, mixtures, products};
 use ga10b_tests::conformance::Case;
-use ga10b_tests::conformance::drive::{COLS, Drive, MILLIONTH};
+use ga10b_tests::conformance::drive::{COLS, Drive};
 
 /// The manifest beside the cubins, which lists them.
 const MANIFEST: &str = include_str!("../../kernels/manifest.json");
@@ -62,29 +61,6 @@ fn prompts() -> Vec<Case> {
 /// At least one case per kernel.
 pub fn cases() -> Vec<Case> {
     let mut cases: Vec<Case> = FORMATS.iter().flat_map(Weights::cases).collect();
-    let vector = |kernel: &str, blocks: u32, threads: u32| {
-        Drive::of("vector", kernel, LaunchConfig::new(blocks, threads))
-    };
-    let len = COLS as u32;
-    cases.extend([
-        vector("rmsnorm", 1, 512).done(|d| {
-            let (x, weight, out) = (d.floats(COLS, 3.0), d.floats(COLS, 1.0), d.room(COLS));
-            norm::RmsNorm { x, weight, out, len, eps: 1e-5 }
-        }),
-        vector("silu_mul", 6, 128).done(|d| {
-            let (gate, up) = (d.floats(COLS, 6.0), d.floats(COLS, 2.0));
-            norm::SiluMul { gate, up, out: d.within(MILLIONTH).room(COLS), len }
-        }),
-        vector("argmax", 64, 128).done(|d| {
-            let (logits, best_values, best_indices) = (d.floats(40_000, 9.0), d.room(64), d.room(64));
-            token::Argmax { logits, best_values, best_indices, count: 40_000 }
-        }),
-        vector("argmax_finish", 1, 32).done(|d| {
-            let (best_values, best_indices) = (d.floats(64, 9.0), d.random(64));
-            token::ArgmaxFinish { best_values, best_indices, state: d.words(vec![1; 8]), candidates: 64 }
-        }),
-        vector("advance", 1, 32).done(|d| token::Advance { state: d.words(vec![41; 8]) }),
-    ]);
     cases.extend(draws());
     cases.extend(products::cases());
     cases.extend(prompts());

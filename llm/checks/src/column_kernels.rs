@@ -2,10 +2,11 @@
 
 use ga10b_llm::CacheType;
 use ga10b_llm::engine::PAGE;
-use ga10b_llm::kernels::columns::experts::ExpertAct;
+use ga10b_llm::kernels::columns::experts::{self, ExpertAct};
 use ga10b_llm::kernels::columns::state::NONE;
 use ga10b_llm::kernels::columns::{attention, fragments, product, vector};
 use ga10b_llm::kernels::heads::HEAD_DIMS;
+use ga10b_llm::kernels::mixture::scores;
 use ga10b_llm::model::architecture::Activation;
 use hcq::LaunchConfig;
 
@@ -41,7 +42,7 @@ pub(super) fn cases() -> Vec<Case> {
         }
     }
     for weights in &FORMATS {
-        cases.push(embed(weights));
+        cases.extend([embed(weights), scores(weights)]);
         cases.extend(product::SIZES.map(|size| multiplied(weights, size)));
         cases.extend(product::SIZES.map(|size| of_experts(weights, size)));
     }
@@ -184,6 +185,22 @@ fn expert_act() -> Case {
         out: d.within_fragments(EXPERTS * COLUMNS).fragments_room(EXPERTS * COLUMNS),
         len: LEN,
         apart: fragments::bytes(COLUMNS, LEN) as u32,
+    })
+}
+
+/// The router's scores of each column.
+fn scores(weights: &Weights) -> Case {
+    let experts = ROWS as u32;
+    let config = LaunchConfig::new((experts.div_ceil(scores::THREADS / 32), COLUMNS), scores::THREADS);
+    drive(&experts::scores_name(weights.format), config).done(|d| experts::ColumnScores {
+        weights: weights.matrix(d, ROWS),
+        x: d.floats((COLUMNS * LEN) as usize, 3.0),
+        norm: d.floats(COLS, 1.0),
+        state: d.state(COLUMNS),
+        out: d.room(COLUMNS as usize * ROWS),
+        experts,
+        cols: LEN,
+        eps: 1e-5,
     })
 }
 

@@ -47,9 +47,9 @@ impl Steps {
     }
 
     fn engine(&self, device: &Device, model: &Model) -> Result<Engine> {
-        let options = EngineOptions::new(CONTEXT).with_mode(Mode::Persistent).with_cache(self.kv);
+        let options = EngineOptions::new(CONTEXT).with_mode(Mode::Stream).with_cache(self.kv);
         let engine = Engine::new(device, model, &options)?;
-        ensure!(engine.mode() == Mode::Persistent, "no step in one launch for {self:?}");
+        ensure!(engine.mode() == Mode::Stream, "no step in one launch for {self:?}");
         Ok(engine)
     }
 

@@ -1,10 +1,7 @@
 //! The kernels that read weights, for every format, each on a matrix as the language model loads it.
 
 use ga10b_llm::kernels::format::Format;
-use ga10b_llm::kernels::layers::experts;
 use ga10b_llm::kernels::mixture::{self, scores};
-use ga10b_llm::kernels::operations::matvec::Matvec;
-use ga10b_llm::kernels::operations::token;
 use ga10b_llm::kernels::pack::pack;
 use ga10b_llm::kernels::prompt::dequantize;
 use half::f16;
@@ -14,13 +11,11 @@ use crate::drive::OfModel;
 use ga10b_tests::conformance::BufferNumber;
 use ga10b_tests::conformance::Case;
 use ga10b_tests::conformance::Noise;
-use ga10b_tests::conformance::drive::{COLS, Drive, MILLIONTH, floats};
+use ga10b_tests::conformance::drive::{COLS, Drive, floats};
 
-/// A weight format of the language model, and threads that unpack one row of [`COLS`] values.
+/// A weight format of the language model.
 pub(super) struct Weights {
     pub format: Format,
-    /// Values that a thread unpacks at once.
-    unit: usize,
     content: Content,
 }
 
@@ -35,14 +30,14 @@ enum Content {
 
 /// Every format.
 pub(super) const FORMATS: [Weights; 8] = [
-    Weights { format: Format::F32, unit: 4, content: Content::Singles },
-    Weights { format: Format::F16, unit: 8, content: Content::Halves },
-    Weights { format: Format::Bf16, unit: 8, content: Content::Brains },
-    Weights { format: Format::Q8_0, unit: 32, content: Content::Bytes(&[0]) },
-    Weights { format: Format::Q4_0, unit: 32, content: Content::Bytes(&[0]) },
-    Weights { format: Format::Q4K, unit: 32, content: Content::Bytes(&[0, 2]) },
-    Weights { format: Format::Q5K, unit: 32, content: Content::Bytes(&[0, 2]) },
-    Weights { format: Format::Q6K, unit: 32, content: Content::Bytes(&[208]) },
+    Weights { format: Format::F32, content: Content::Singles },
+    Weights { format: Format::F16, content: Content::Halves },
+    Weights { format: Format::Bf16, content: Content::Brains },
+    Weights { format: Format::Q8_0, content: Content::Bytes(&[0]) },
+    Weights { format: Format::Q4_0, content: Content::Bytes(&[0]) },
+    Weights { format: Format::Q4K, content: Content::Bytes(&[0, 2]) },
+    Weights { format: Format::Q5K, content: Content::Bytes(&[0, 2]) },
+    Weights { format: Format::Q6K, content: Content::Bytes(&[208]) },
 ];
 
 /// Rows of a matrix.
@@ -81,27 +76,11 @@ impl Weights {
         drive.words(packed.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect())
     }
 
-    /// A row, products, what prompts need of a matrix, and the products and scores of experts.
+    /// What prompts need of a matrix, and the scores of experts.
     pub fn cases(&self) -> Vec<Case> {
         let mut cases = self.of_matrix();
-        cases.extend([self.experts(), self.scores()]);
+        cases.push(self.scores());
         cases
-    }
-
-    /// The products of three of five experts, each with a vector of its own.
-    fn experts(&self) -> Case {
-        let (rows, cols) = (ROWS as u32, COLS as u32);
-        let config = LaunchConfig::new((rows.div_ceil(experts::THREADS / 32), 3), experts::THREADS);
-        let drive = Drive::of(experts::PRODUCTS, &experts::product_name(self.format), config);
-        drive.done(|d| experts::ExpertProduct {
-            weights: self.matrix(d, 5 * ROWS),
-            x: d.floats(3 * COLS, 1.0),
-            chosen: d.words(vec![4, 0, 2]),
-            out: d.room(3 * ROWS),
-            rows,
-            cols,
-            pitch: cols,
-        })
     }
 
     /// The router's scores of 11 tokens; the grid has room for more.
@@ -123,25 +102,8 @@ impl Weights {
     fn of_matrix(&self) -> Vec<Case> {
         let (rows, cols) = (ROWS as u32, COLS as u32);
         let named = |prefix: &str| format!("{prefix}_{}", self.format.suffix());
-        let product = |prefix: &str, blocks: u32| {
-            Drive::of(self.format.suffix(), &named(prefix), LaunchConfig::new(blocks, 128))
-        };
-        let factors = |d: &mut Drive, rows: usize| (self.matrix(d, rows), d.floats(COLS, 1.0));
-        let blocks = (COLS / self.unit).div_ceil(128) as u32;
         let expansion = LaunchConfig::new(dequantize::grid(self.format, rows, cols), dequantize::THREADS);
         vec![
-            product("embed", blocks).done(|d| {
-                let (weights, state) = (self.matrix(d, ROWS), d.words(vec![1, 0, 0, 0, 5, 29]));
-                token::Embed { weights, state, out: d.room(COLS), rows, cols }
-            }),
-            product("matvec", rows.div_ceil(8)).done(|d| {
-                let (weights, x) = factors(d, ROWS);
-                Matvec { weights, x, out: d.room(ROWS), rows, cols }
-            }),
-            product("matvec_add", rows.div_ceil(8)).done(|d| {
-                let (weights, x) = factors(d, ROWS);
-                Matvec { weights, x, out: d.floats(ROWS, 1.0), rows, cols }
-            }),
             Drive::of("dequantize", &named("dequantize"), expansion).done(|d| {
                 let (weights, out) = (self.matrix(d, ROWS), d.room(ROWS * COLS / 2));
                 dequantize::Dequantize { weights, out, rows, cols }
@@ -150,10 +112,6 @@ impl Weights {
                 let weights = self.matrix(d, ROWS);
                 let prompt = d.words(vec![3, 6, 0, 0, 5, 29, 36, 0, 1, 2, 9, 9]);
                 dequantize::EmbedPrompt { weights, prompt, out: d.room(8 * COLS), rows, cols }
-            }),
-            product("gate_up", 8).done(|d| {
-                let (weights, x) = factors(d, 64);
-                Matvec { weights, x, out: d.within(MILLIONTH).room(32), rows: 32, cols }
             }),
         ]
     }

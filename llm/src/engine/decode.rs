@@ -8,18 +8,21 @@ use tracing::trace_span;
 
 use crate::cache::CacheType;
 use crate::decoder::Decoder;
-use crate::engine::diagnosis;
+use crate::engine::cache::pages_for;
+use crate::engine::columns::{Column, MOST_COLUMNS, Steps};
+use crate::engine::diagnosis::{self, Suspect};
+use crate::engine::finish::Prompt;
 use crate::engine::launch::{Launch, record};
 use crate::engine::matrix::fits;
 use crate::engine::memory::DeviceModel;
-use crate::engine::operations::Operations;
 use crate::engine::options::{EngineOptions, LoadTimes, Mode};
 use crate::engine::plan::StepPlan;
 use crate::engine::programs::{Launched, Programs};
-use crate::engine::prompt::chunks::{Place, Prompt, refuses};
+use crate::engine::prompt::chunks::{Place, refuses};
 use crate::engine::state::State;
 use crate::engine::stream;
-use crate::engine::timed::Tracing;
+use crate::engine::timed::{Tracing, run_timed};
+use crate::engine::times::Work;
 use crate::error::{Error, Result};
 use crate::kernels::sample::kernel as sample;
 use crate::model::Model;
@@ -27,14 +30,11 @@ use crate::model::config::Config;
 use crate::sampler::Sampler;
 use crate::spans::HOST;
 
-/// Most replays in flight.
-const IN_FLIGHT: usize = 32;
-
 /// A kernel that others wait for is counted against its channel from this time on (the driver's
 /// `CTXSW_TIMEOUT_PERIOD_MS`).
 const SWITCH_PATIENCE: Duration = Duration::from_millis(100);
 
-/// Prompts of fewer tokens are processed step by step.
+/// Prompts of fewer tokens are a batch step.
 const LEAST_PREFILL: usize = 8;
 
 /// The result of a step that the host reads.
@@ -45,24 +45,39 @@ enum Wanted {
     Sampled,
 }
 
+/// The buffer with the logits of the last step or prompt.
+#[derive(Clone, Copy)]
+enum LogitsAt {
+    /// That which the host reads, of a step in one launch.
+    Host,
+    /// That which stays on the device.
+    Device,
+    /// That of batch steps, of this column.
+    Column(usize),
+}
+
+/// A step in one launch.
+pub(super) struct Stream {
+    pub(super) plan: StepPlan,
+    pub(super) step: Graph,
+    /// With logits that stay on the device, if those of `step` do not.
+    resident: Option<Graph>,
+}
+
 /// A model on a device.
 pub struct Engine {
     pub(super) model: DeviceModel,
     pub(super) queue: Queue,
-    /// A whole step.
-    pub(super) step: Graph,
-    /// A step with logits that stay on the device, if those of `step` do not.
-    resident_step: Option<Graph>,
+    pub(super) state: State,
+    pub(super) steps: Steps,
+    /// The launches of a batch step of one column.
+    pub(super) launches: Vec<Launch>,
+    /// The step in one launch, if there is one for the model and it is wanted.
+    pub(super) stream: Option<Stream>,
     /// A step with logits that stay on the device, and the choice of the next token there.
-    sampled_step: Option<Graph>,
-    /// A step without the head.
-    fill: Graph,
-    pub(super) operations: Operations,
+    sampled: Option<Graph>,
     /// For prompts; `None` if the kernels do not take the model's shape.
     pub(super) prompt: Option<Prompt>,
-    /// Launches of the persistent step, if there is one for the model.
-    pub(super) step_plan: Option<StepPlan>,
-    pub(super) mode: Mode,
     position: usize,
     /// Whether a warning was given of steps that others wait for.
     warned: bool,
@@ -70,8 +85,7 @@ pub struct Engine {
     probed: bool,
     /// The token at `position` in the device's state, if it is known.
     next: Option<u32>,
-    /// Whether the last logits are those that stay on the device.
-    resident: bool,
+    logits_at: LogitsAt,
     load_times: LoadTimes,
     /// The graphs that are replayed instead while launches are timed.
     pub(super) tracing: Option<Tracing>,
@@ -79,7 +93,7 @@ pub struct Engine {
 
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (context, launches) = (self.context(), self.launches().len());
+        let (context, launches) = (self.context(), self.phases().len());
         write!(f, "Engine(position {} of {context}, {launches} launches)", self.position)
     }
 }
@@ -111,64 +125,64 @@ impl Engine {
         device.reserve_stacks(Programs::largest_stack(device, Launched::ByEngine, &tuning.kernels)?)?;
         let (total, mut done) = (model.tensor_bytes(), 0);
         let context = options.context.max(1);
-        let mut model = DeviceModel::load(device, model, (context, context, options.kv), &mut |bytes| {
+        let pages = pages_for(context);
+        let model = DeviceModel::load(device, model, (context, pages, options.kv), &mut |bytes| {
             done += bytes;
             progress(done, total);
         })?;
-        let mut plan = |model: &DeviceModel| match options.mode {
-            Mode::Operations => Ok(None),
-            Mode::Persistent => stream::plan(model, &mut programs, options.timed),
+        let of_steps = Programs::new(device, tuning.kernels.clone())?;
+        let mut steps = Steps::new(device, &model.config, of_steps, (1, pages))?;
+        // The pages are in order: the step in one launch computes with no others.
+        steps.write_table(0, &(0..fits(pages)?).collect::<Vec<u32>>())?;
+        let launches = steps.launches(&model, 1)?.all;
+        let streams = options.mode == Mode::Stream && stream::takes(&model);
+        let host = options.host_state.unwrap_or(streams && !device.info().unified_memory);
+        let state = State::new(device, model.config.vocab, fits(context)?, host)?;
+        let plan = match options.mode {
+            Mode::Stream => stream::plan(&model, &state, &mut programs, options.timed)?,
+            Mode::Batch => None,
         };
-        let mut step_plan = plan(&model)?;
-        let mode = if step_plan.is_some() { options.mode } else { Mode::Operations };
-        let apart = mode == Mode::Persistent && !device.info().unified_memory;
-        if options.host_state.unwrap_or(apart) {
-            model.state = State::in_host_memory(device, model.config.vocab, model.cache.context)?;
-            step_plan = plan(&model)?;
-        }
-        let operations = Operations::new(&model, &mut programs, &tuning.choices)?;
-        let launches: Vec<&Launch> = match &step_plan {
-            Some(plan) => vec![&plan.whole],
-            None => operations.launches.iter().collect(),
+        let stream = plan.map(|plan| -> Result<Stream> {
+            let resident = plan.resident.as_ref().map(|launch| record(device, [launch])).transpose()?;
+            Ok(Stream { step: record(device, [&plan.whole])?, resident, plan })
+        });
+        let stream = stream.transpose()?;
+        let logits = match &stream {
+            Some(_) => &state.resident,
+            None => &steps.buffers().logits,
         };
-        let step = record(device, launches.iter().copied())?;
-        let resident = step_plan.as_ref().and_then(|plan| plan.resident.as_ref());
-        let resident_step = resident.map(|launch| record(device, [launch])).transpose()?;
-        let choice = choice(&model, &mut programs, options.device_sampling)?;
-        let launches = resident.map_or(launches, |launch| vec![launch]);
-        let sampled = choice.map(|choice| record(device, launches.into_iter().chain([&choice])));
-        let sampled_step = sampled.transpose()?;
-        let fill = match &step_plan {
-            Some(plan) => record(device, [&plan.fill])?,
-            None => record(device, operations.without_head())?,
+        let choice = choice(&model, &state, logits, &mut programs, options.device_sampling)?;
+        let before: Vec<&Launch> = match &stream {
+            Some(Stream { plan, .. }) => vec![plan.resident.as_ref().unwrap_or(&plan.whole)],
+            None => launches.iter().collect(),
         };
+        let sampled = choice.map(|choice| record(device, before.into_iter().chain([&choice])));
+        let sampled = sampled.transpose()?;
         let queue = device.queue()?;
         let prompt = match refuses(&model.config) {
-            None => Some(Prompt::new(&model, programs, tuning.choices.clone(), &operations)?),
+            None => Some(Prompt::new(&model, programs, tuning.choices.clone(), &mut steps)?),
             Some(reason) => {
-                tracing::warn!("prompts are processed token by token: {reason}");
+                tracing::warn!("prompts are processed in batch steps: {reason}");
                 None
             }
         };
         let weights = model.loading;
         let load_times = LoadTimes { weights, kernels: begin.elapsed().saturating_sub(weights) };
-        let probed = step_plan.is_none();
+        let probed = stream.is_none();
         let mut engine = Self {
             model,
             queue,
-            step,
-            resident_step,
-            sampled_step,
-            fill,
-            operations,
+            state,
+            steps,
+            launches,
+            stream,
+            sampled,
             prompt,
-            step_plan,
-            mode,
             position: 0,
             warned: false,
             probed,
             next: None,
-            resident: false,
+            logits_at: LogitsAt::Host,
             load_times,
             tracing: None,
         };
@@ -186,20 +200,30 @@ impl Engine {
         Ok(logits)
     }
 
+    /// Reads the logits; `logits` becomes as long as the vocabulary.
     fn read_logits(&self, logits: &mut Vec<f32>) -> Result<()> {
-        let read = trace_span!(target: HOST, "read the logits");
-        read.in_scope(|| self.model.state.read_logits(self.resident, logits))
+        let _read = trace_span!(target: HOST, "read the logits").entered();
+        logits.resize(self.model.config.vocab, 0.0);
+        match self.logits_at {
+            LogitsAt::Host => self.state.read_logits(false, logits),
+            LogitsAt::Device => self.state.read_logits(true, logits),
+            LogitsAt::Column(column) => self.steps.read_logits(column, logits),
+        }
     }
 
     /// The token that the last step has chosen on the device.
-    fn chosen(&mut self) -> Result<u32> {
-        let read = trace_span!(target: HOST, "read the token");
-        let token = read.in_scope(|| self.model.state.token(self.position))?;
+    fn chosen(&mut self, wanted: Wanted) -> Result<u32> {
+        let _read = trace_span!(target: HOST, "read the token").entered();
+        let in_state = self.stream.is_some() || wanted == Wanted::Sampled;
+        let token = match in_state {
+            true => self.state.token(self.position)?,
+            false => self.steps.chosen(1)?[0].unwrap_or(0),
+        };
         if token == 0 {
             // The choice among logits without any number, and among zeros.
             self.check_logits(&self.logits()?)?;
         }
-        self.next = Some(token);
+        self.next = in_state.then_some(token);
         Ok(token)
     }
 
@@ -223,9 +247,11 @@ impl Engine {
         }
     }
 
-    /// Processes a prompt whose tokens are in the state, in chunks.
+    /// Processes a prompt in chunks, to its logits.
     fn prefill_chunks(&mut self, tokens: &[u32]) -> Result<()> {
-        let Some(Prompt { chunks, finish, .. }) = &mut self.prompt else { return Ok(()) };
+        let (Some(Prompt { chunks, finish, .. }), Some(last)) = (&mut self.prompt, tokens.last()) else {
+            return Ok(());
+        };
         let patience = chunks.patience(&self.model);
         let mut point: Option<SyncPoint> = None;
         for (before, chunk) in chunks.cut(tokens) {
@@ -241,51 +267,53 @@ impl Engine {
             point = Some(chunks.run(&self.model, &mut self.queue, place, chunk)?);
         }
         let newest = self.position + tokens.len() - 1;
-        self.model.state.set_position(newest)?;
+        self.steps.write(&[Column { token: *last, position: fits(newest)?, table: 0 }])?;
         let finish = self.tracing.as_ref().and_then(|t| t.finish.as_ref()).map_or(&*finish, |f| &f.graph);
         self.queue.replay(finish)?.wait(patience)?;
         if let Some(tracing) = &mut self.tracing {
             tracing.finished(newest);
         }
-        self.position = newest + 1;
+        self.logits_at = LogitsAt::Column(0);
         Ok(())
     }
 
-    /// Processes the next `count` tokens of the state step by step, without logits.
-    fn prefill_steps(&mut self, count: usize) -> Result<()> {
-        if let Some(tracing) = &mut self.tracing {
-            for _ in 0..count {
-                self.queue.replay(&tracing.fill.graph)?.wait(self.model.patience)?;
-                tracing.filled(self.position);
-                self.position += 1;
+    /// Processes a prompt in batch steps, to its logits.
+    fn prefill_steps(&mut self, tokens: &[u32]) -> Result<()> {
+        let mut position = self.position;
+        for part in tokens.chunks(MOST_COLUMNS) {
+            let columns = part.iter().zip(position..);
+            let columns = columns.map(|(token, position)| -> Result<Column> {
+                Ok(Column { token: *token, position: fits(position)?, table: 0 })
+            });
+            self.steps.write(&columns.collect::<Result<Vec<_>>>()?)?;
+            let is_last = position + part.len() == self.position + tokens.len();
+            if let Some(tracing) = &mut self.tracing {
+                let launches = self.steps.launches(&self.model, part.len())?;
+                let (end, work) = match is_last {
+                    true => (launches.all.len(), Work::Prompt),
+                    false => (launches.head, Work::Fill),
+                };
+                let (queue, at) = (&mut self.queue, (position, part.len()));
+                let patience = self.model.patience * MOST_COLUMNS as u32;
+                tracing.seen.extend(run_timed(queue, &launches.all[..end], work, at, patience)?);
+            } else {
+                self.steps.run(&self.model, &mut self.queue, part.len(), is_last)?;
             }
-            return Ok(());
-        }
-        let mut left = count;
-        while left > 0 {
-            let steps = left.min(IN_FLIGHT);
-            let mut point: Option<SyncPoint> = None;
-            for _ in 0..steps {
-                point = Some(self.queue.replay(&self.fill)?);
-            }
-            if let Some(point) = point {
-                point.wait(self.model.patience * steps as u32)?;
-            }
-            self.position += steps;
-            left -= steps;
+            position += part.len();
+            self.logits_at = LogitsAt::Column(part.len() - 1);
         }
         Ok(())
     }
 
     /// Bytes of weights that one step reads.
     pub fn weight_bytes_per_token(&self) -> u64 {
-        self.launches().iter().map(|l| l.weight_bytes).sum()
+        self.phases().iter().map(|l| l.weight_bytes).sum()
     }
 
     /// Bytes of weights, and of keys and values per position, that each phase of a step reads, in order;
-    /// where a step is one launch per operation, each launch.
+    /// where a step is not one launch, each launch.
     pub fn bytes_of_phases(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.launches().iter().map(|launch| (launch.weight_bytes, launch.cache_bytes))
+        self.phases().iter().map(|launch| (launch.weight_bytes, launch.cache_bytes))
     }
 
     /// Type of the key/value cache.
@@ -299,15 +327,16 @@ impl Engine {
         self.model.config.layers as u64 * self.model.cache.bytes_per_position()
     }
 
-    /// The cached keys and values of each layer: `[head of keys and values][position][dimension]`, in f16, or
-    /// in signed bytes with one f16 scale for 32 of them, which lie in the same order after all bytes.
+    /// The cached keys and values of each layer: `[page][head of keys and values][position][dimension]`, in
+    /// f16, or in signed bytes with one f16 scale for 32 of them, which lie in the same order after all bytes.
+    /// Pages of [`PAGE`](crate::engine::PAGE) positions are in order.
     pub fn caches(&self) -> impl Iterator<Item = [&Buffer; 2]> {
         self.model.layers.iter().map(|layer| [&layer.keys, &layer.values])
     }
 
     /// Kernel launches of one step.
     pub fn launches_per_token(&self) -> u64 {
-        self.step.launches() as u64
+        self.stream.as_ref().map_or(self.launches.len(), |stream| stream.step.launches()) as u64
     }
 
     /// Time that setting it up took.
@@ -315,15 +344,15 @@ impl Engine {
         self.load_times
     }
 
-    /// The features of a model's layers in `context` positions that the kernel of [`Mode::Persistent`] does
-    /// not compute, in words; `None` if it computes all. Steps then take one launch per operation.
+    /// The features of a model's layers in `context` positions that the kernel of [`Mode::Stream`] does not
+    /// compute, in words; `None` if it computes all. Steps then are those of batches.
     pub fn step_kernel_lacks(config: &Config, context: usize) -> Option<&'static str> {
         stream::lacks(config, context)
     }
 
     /// The launch mode of a step.
     pub fn mode(&self) -> Mode {
-        self.mode
+        if self.stream.is_some() { Mode::Stream } else { Mode::Batch }
     }
 
     /// Sets the position without processing tokens, to measure a step there. The cache up to `position` is
@@ -336,7 +365,7 @@ impl Engine {
         self.check_room(position + 1)?;
         // Values in the cache need not be numbers.
         self.probed = true;
-        self.model.state.set_position(position)?;
+        self.state.set_position(position)?;
         self.position = position;
         Ok(())
     }
@@ -344,15 +373,21 @@ impl Engine {
     /// Takes keys and values that were written to the cache for the context `tokens`.
     pub(super) fn resume(&mut self, tokens: &[u32]) -> Result<()> {
         self.truncate(0)?;
-        self.model.state.set_tokens(0, tokens)?;
-        self.model.state.set_position(tokens.len())?;
+        self.state.set_tokens(0, tokens)?;
+        self.state.set_position(tokens.len())?;
         self.position = tokens.len();
         Ok(())
     }
 
-    /// The launches of a step: phases or operations.
-    fn launches(&self) -> &[Launch] {
-        self.step_plan.as_ref().map_or(&self.operations.launches, |plan| &plan.phases)
+    /// The launches of a step: phases, or those of a batch step.
+    fn phases(&self) -> &[Launch] {
+        self.stream.as_ref().map_or(&self.launches, |stream| &stream.plan.phases)
+    }
+
+    /// The engine's parts that a diagnosis looks at.
+    fn suspect(&mut self) -> Suspect<'_> {
+        let Self { model, state, steps, launches, queue, .. } = self;
+        Suspect { model, state, steps, launches, queue }
     }
 
     /// Finds the reason if `logits` are not what a model gives, and resets the engine then.
@@ -361,17 +396,27 @@ impl Engine {
             return Ok(());
         }
         let position = self.position.saturating_sub(1);
-        let (m, queue) = (&self.model, &mut self.queue);
-        let error = if logits.first() == Some(&0.0) {
-            diagnosis::find_zeros(m, &self.operations, queue, position)?
-        } else {
-            Some(diagnosis::find(m, &self.operations, queue, position)?)
+        let error = match logits.first() {
+            Some(first) if *first == 0.0 => self.suspect().find_zeros(position)?,
+            _ => Some(self.suspect().find(position)?),
         };
-        self.model.state.set_position(self.position)?;
+        self.state.set_position(self.position)?;
         self.next = None;
         let Some(error) = error else { return Ok(()) };
         self.reset()?;
         Err(error)
+    }
+
+    /// Ends a prompt of `count` tokens with these logits.
+    fn filled(&mut self, count: usize, logits: Vec<f32>) -> Result<Vec<f32>> {
+        self.position += count;
+        self.state.set_position(self.position)?;
+        self.check_logits(&logits)?;
+        if let Some(bad) = logits.iter().find(|logit| !logit.is_finite()) {
+            self.check_logits(&[*bad])?;
+        }
+        self.probed = true;
+        Ok(logits)
     }
 
     pub(super) fn check_token(&self, token: u32) -> Result<()> {
@@ -391,27 +436,48 @@ impl Engine {
         self.check_token(token)?;
         self.check_room(1)?;
         if self.next != Some(token) {
-            self.model.state.set_tokens(self.position, &[token])?;
+            self.state.set_tokens(self.position, &[token])?;
         }
         self.next = None;
         if !self.probed {
-            diagnosis::probe(&self.model, &self.operations, &mut self.queue, self.position)?;
+            let position = self.position;
+            self.suspect().probe(token, position)?;
             self.probed = true;
         }
+        if self.stream.is_none() {
+            self.steps.write(&[Column { token, position: fits(self.position)?, table: 0 }])?;
+            if wanted == Wanted::Sampled {
+                // The kernel replaces the token of the next step, and none where no logit is a number.
+                self.state.set_position(self.position + 1)?;
+                self.state.set_tokens(self.position + 1, &[0])?;
+            }
+        }
+        let Self { stream, steps, sampled, tracing, model, .. } = self;
+        let resident = stream.as_ref().and_then(|stream| stream.resident.as_ref());
         let chosen = match wanted {
             Wanted::Logits => None,
-            Wanted::Greedy => self.resident_step.as_ref(),
-            Wanted::Sampled => self.sampled_step.as_ref(),
+            Wanted::Greedy => resident,
+            Wanted::Sampled => sampled.as_ref(),
         };
         // A traced step leaves its logits where the host reads them.
-        self.resident = chosen.is_some() && self.tracing.is_none();
-        let step = self.tracing.as_ref().map_or(chosen.unwrap_or(&self.step), |t| &t.step.graph);
+        let is_resident = chosen.is_some() && tracing.is_none();
+        self.logits_at = match (&stream, is_resident) {
+            (None, _) => LogitsAt::Column(0),
+            (Some(_), true) => LogitsAt::Device,
+            (Some(_), false) => LogitsAt::Host,
+        };
+        let step = match (&*tracing, chosen, &*stream) {
+            (Some(tracing), ..) => &tracing.step.graph,
+            (None, Some(chosen), _) => chosen,
+            (None, None, Some(stream)) => &stream.step,
+            (None, None, None) => steps.recorded(model, 1, true)?,
+        };
         let point = trace_span!(target: HOST, "submit").in_scope(|| self.queue.replay(step))?;
         let begin = Instant::now();
-        trace_span!(target: HOST, "wait").in_scope(|| point.wait(self.model.patience))?;
+        trace_span!(target: HOST, "wait").in_scope(|| point.wait(model.patience))?;
         self.check_manners(begin.elapsed());
         if let Some(tracing) = &mut self.tracing {
-            let timed = self.step_plan.as_ref().filter(|p| p.timed);
+            let timed = self.stream.as_ref().map(|stream| &stream.plan).filter(|plan| plan.timed);
             trace_span!(target: HOST, "read the times").in_scope(|| tracing.stepped(self.position, timed))?;
         }
         self.position += 1;
@@ -420,7 +486,7 @@ impl Engine {
 
     /// Warns once of a step that kept other programs from the GPU for so long that the driver counts it.
     fn check_manners(&mut self, step: Duration) {
-        if step <= SWITCH_PATIENCE || self.warned || self.mode != Mode::Persistent {
+        if step <= SWITCH_PATIENCE || self.warned || self.stream.is_none() {
             return;
         }
         let device = &self.model.device;
@@ -429,16 +495,22 @@ impl Engine {
             tracing::warn!(
                 step_ms = step.as_millis(),
                 "a step is one kernel that runs to its end, and a desktop waits for it: if its channel is given \
-                 up, choose EngineOptions::mode Operations (llm-demo: --engine operations), or a profile with \
+                 up, choose EngineOptions::mode Batch (llm-demo: --engine batch), or a profile with \
                  preemption cilp (nvdiag bringup --bisect)"
             );
         }
     }
 }
 
-/// The launch that chooses a token on the device; `None` if none is to, or if the vocabulary is too large for
-/// the kernel there.
-fn choice(model: &DeviceModel, programs: &mut Programs, wanted: Option<bool>) -> Result<Option<Launch>> {
+/// The launch that chooses a token by `logits` on the device; `None` if none is to, or if the vocabulary is too
+/// large for the kernel there.
+fn choice(
+    model: &DeviceModel,
+    state: &State,
+    logits: &Buffer,
+    programs: &mut Programs,
+    wanted: Option<bool>,
+) -> Result<Option<Launch>> {
     let (info, vocab) = (model.device.info(), fits(model.config.vocab)?);
     if !wanted.unwrap_or(info.backend != BackendKind::Sim) || vocab > sample::MOST_TOKENS {
         return Ok(None);
@@ -446,7 +518,7 @@ fn choice(model: &DeviceModel, programs: &mut Programs, wanted: Option<bool>) ->
     let kernel = programs.kernel(sample::NAME, sample::NAME)?;
     let shared = u64::from(kernel.static_shared() + sample::dynamic_shared(vocab));
     let there = shared <= info.max_shared_per_block;
-    there.then(|| model.state.choice(kernel)).transpose()
+    there.then(|| state.choice(kernel, logits)).transpose()
 }
 
 impl Decoder for Engine {
@@ -464,22 +536,22 @@ impl Decoder for Engine {
 
     fn step_greedy(&mut self, token: u32) -> Result<u32> {
         self.run(token, Wanted::Greedy)?;
-        self.chosen()
+        self.chosen(Wanted::Greedy)
     }
 
     fn step_sampled(&mut self, token: u32, sampler: &mut Sampler) -> Result<u32> {
         if sampler.is_greedy() {
             return self.step_greedy(token);
         }
-        if self.sampled_step.is_none() || self.tracing.is_some() || sampler.adjusts() {
+        if self.sampled.is_none() || self.tracing.is_some() || sampler.adjusts() {
             self.run(token, Wanted::Logits)?;
             let logits = self.logits()?;
             self.check_logits(&logits)?;
             return Ok(trace_span!(target: HOST, "sample").in_scope(|| sampler.sample(&logits)));
         }
-        self.model.state.set_draw(&sampler.draw())?;
+        self.state.set_draw(&sampler.draw())?;
         self.run(token, Wanted::Sampled)?;
-        self.chosen()
+        self.chosen(Wanted::Sampled)
     }
 
     fn prefill(&mut self, tokens: &[u32]) -> Result<Vec<f32>> {
@@ -490,36 +562,29 @@ impl Decoder for Engine {
         self.check_room(tokens.len())?;
         let (position, count) = (self.position, tokens.len());
         let _prompt = trace_span!(target: HOST, "prompt", position = position, tokens = count).entered();
-        self.model.state.set_tokens(position, tokens)?;
-        (self.next, self.resident) = (None, false);
+        self.state.set_tokens(position, tokens)?;
+        self.next = None;
         if self.takes_chunks(count)? {
             self.prefill_chunks(tokens)?;
             let logits = self.logits()?;
             if diagnosis::all_finite(&logits) && diagnosis::are_plausible(&logits) {
-                self.probed = true;
-                return Ok(logits);
+                return self.filled(count, logits);
             }
-            // Steps compute in single precision: they find the reason, or do without f16.
-            tracing::warn!("a prompt left the range of f16 and is processed again, token by token");
-            self.position = position;
-            self.model.state.set_position(position)?;
+            // Batch steps store no activation past the range of f16: they find the reason, or do without.
+            tracing::warn!("a prompt left the range of f16 and is processed again, in batch steps");
         }
-        self.prefill_steps(count - 1)?;
-        let last = tokens[count - 1];
-        self.next = Some(last);
-        let logits = self.step(last)?;
-        if let Some(bad) = logits.iter().find(|logit| !logit.is_finite()) {
-            self.check_logits(&[*bad])?;
-        }
-        Ok(logits)
+        self.prefill_steps(tokens)?;
+        let logits = self.logits()?;
+        self.filled(count, logits)
     }
 
     fn check(&mut self) -> Result<()> {
-        if self.step_plan.is_none() {
+        if self.stream.is_none() {
             // NaN in the cache is NaN in the logits.
             return Ok(());
         }
-        let checked = diagnosis::check_cache(&self.model, &self.operations, &mut self.queue, self.position);
+        let position = self.position;
+        let checked = self.suspect().check_cache(position);
         if checked.is_err() {
             self.reset()?;
         }
@@ -528,9 +593,9 @@ impl Decoder for Engine {
 
     fn truncate(&mut self, count: usize) -> Result<()> {
         let position = count.min(self.position);
-        self.model.state.set_position(position)?;
-        if let Some(plan) = &self.step_plan {
-            plan.reset()?;
+        self.state.set_position(position)?;
+        if let Some(stream) = &self.stream {
+            stream.plan.reset()?;
         }
         self.position = position;
         self.next = None;
@@ -542,6 +607,6 @@ impl Decoder for Engine {
     }
 
     fn context(&self) -> usize {
-        self.model.cache.context as usize
+        self.model.context
     }
 }

@@ -2,8 +2,8 @@
 
 use hcq::{Device, Info};
 
-use crate::engine::cache::CacheShape;
-use crate::engine::columns::{Columns, ColumnsOptions, launched};
+use crate::engine::cache::{CacheShape, pages_for};
+use crate::engine::columns::{Columns, ColumnsOptions, Steps, launched};
 use crate::engine::options::EngineOptions;
 use crate::engine::programs::{Launched, Programs};
 use crate::engine::prompt::activations::{Activations, Extent};
@@ -56,8 +56,8 @@ impl Footprint {
 
     fn with_stacks(model: &Model, options: &EngineOptions, info: &Info, stacks: u64) -> Result<Self> {
         let (c, context) = (&model.config, options.context.max(1));
-        let cache = CacheShape::new(c, options.kv, context)?.bytes() * 2 * c.layers as u64;
-        let extent = Extent::whole(c, context, options.kv);
+        let cache = CacheShape::new(c, options.kv, pages_for(context))?.bytes() * 2 * c.layers as u64;
+        let extent = Extent::longest(c, context, options.kv);
         let activations = match refuses(c).is_none() {
             true => Activations::bytes(c, extent, &options.tuning.choices, info.into())?,
             false => 0,
@@ -67,7 +67,8 @@ impl Footprint {
         // Logits for the host, and those that stay on the device.
         let state = 4 * (2 * c.vocab as u64 + context as u64);
         let rest = REST + c.layers as u64 * REST_OF_LAYER;
-        let scratch = activations + partials + state + stacks + rest;
+        let steps = Steps::bytes(c, (1, pages_for(context)), info.sm_count)?;
+        let scratch = activations + partials + state + steps + stacks + rest;
         Ok(Self { weights: weights(model), cache, scratch })
     }
 

@@ -11,7 +11,6 @@ use crate::engine::layers::{
 };
 use crate::engine::matrix::{Loader, Matrix, Rows, fits};
 use crate::engine::order::HeadOrder;
-use crate::engine::state::State;
 use crate::error::{Error, Result};
 use crate::gguf::TensorView;
 use crate::kernels::format::Format;
@@ -31,10 +30,10 @@ pub struct DeviceModel {
     pub device: Device,
     /// Shape and constants.
     pub config: Config,
+    /// Most positions of a sequence.
+    pub context: usize,
     /// Type and size of the caches.
     pub cache: CacheShape,
-    /// Position, tokens, logits.
-    pub state: State,
     /// The token embedding.
     pub embedding: Matrix,
     /// The vectors of learned positions, if the model has them.
@@ -63,7 +62,7 @@ impl DeviceModel {
         self.device.info().into()
     }
 
-    /// Copies `model` to `device`, for texts of up to `context` tokens and a cache of `cached` positions.
+    /// Copies `model` to `device`, for texts of up to `context` tokens and a cache of `pages` pages.
     /// `progress` is called with the bytes of tensors copied.
     ///
     /// # Errors
@@ -72,7 +71,7 @@ impl DeviceModel {
     pub fn load(
         device: &Device,
         model: &Model,
-        (context, cached, kv): (usize, usize, CacheType),
+        (context, pages, kv): (usize, usize, CacheType),
         progress: &mut (dyn FnMut(u64) + Send),
     ) -> Result<Self> {
         let c = &model.config;
@@ -84,8 +83,7 @@ impl DeviceModel {
             });
         }
         c.check_positions(context)?;
-        let cache = CacheShape::new(c, kv, cached)?;
-        let state = State::new(device, c.vocab, cache.context)?;
+        let cache = CacheShape::new(c, kv, pages)?;
         let rotations = Rotations::new(device, c)?;
         let mut upload = Upload { device, c, loader: Loader::default(), progress };
         let embedding = upload.loader.add(device, &[model.embedding().into()])?;
@@ -122,8 +120,8 @@ impl DeviceModel {
         Ok(Self {
             device: device.clone(),
             config: c.clone(),
+            context,
             cache,
-            state,
             embedding,
             positions,
             layers,

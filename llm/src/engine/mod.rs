@@ -4,17 +4,17 @@
 //! position, so a greedy step needs nothing from the host. Weights stay quantized; logits stay on the device
 //! unless they are read.
 //!
-//! [`Engine`] is what a caller uses. A model is copied to the device once (`memory`) and lowered to launches
-//! in three ways: `operations` (one launch per operation), `stream` (one launch per step) and `prompt` (chunks
-//! of many tokens).
-//!
-//! [`Columns`] are the other engine: several sequences, whose steps read the weights together.
+//! [`Engine`] is one sequence, [`Columns`] are several whose steps read the weights together. A model is copied
+//! to the device once (`memory`) and lowered to launches in three ways: `columns` (a batch step, of up to 32
+//! tokens), `prompt` (chunks of many tokens), and `stream` (one launch per step of one token, where a model has
+//! such a kernel).
 //!
 //! # Layers
 //! ```text
 //! facts      footprint occupancy profile session trace  # what is known and kept of an engine
-//! engines    columns decode                            # a batch; one sequence
-//! lowerings  diagnosis operations prompt stream        # from the list of a layer to launches
+//! engines    decode                                    # one sequence
+//! parts      diagnosis finish                          # what went wrong; from a prompt to its logits
+//! lowerings  columns prompt stream                     # from the list of a layer to launches; a batch
 //! memory     cache layers memory per_token state       # a model and a sequence in device memory
 //! launches   launch options plan programs timed times  # kernels, launches and their time
 //! weights    matrix order                              # matrices in device memory
@@ -24,13 +24,13 @@ pub(crate) mod cache;
 mod columns;
 mod decode;
 mod diagnosis;
+mod finish;
 mod footprint;
 pub(crate) mod launch;
 pub(crate) mod layers;
 pub(crate) mod matrix;
 pub(crate) mod memory;
 mod occupancy;
-pub(crate) mod operations;
 mod options;
 mod order;
 pub(crate) mod per_token;
@@ -45,7 +45,8 @@ mod timed;
 mod times;
 mod trace;
 
-pub use columns::{ColumnId, Columns, ColumnsOptions, Cut, KeptPage, MOST_COLUMNS, PAGE};
+pub use cache::PAGE;
+pub use columns::{ColumnId, Columns, ColumnsOptions, Cut, KeptPage, MOST_COLUMNS};
 pub use decode::Engine;
 pub use footprint::Footprint;
 pub use occupancy::{KernelUse, Residency};

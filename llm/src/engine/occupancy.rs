@@ -10,7 +10,7 @@ use crate::error::Result;
 /// A kernel as an engine launches it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct KernelUse {
-    /// Its user: the step in use, one launch per operation, or prompts.
+    /// Its user: a step in one launch, a batch step, or prompts.
     pub path: &'static str,
     /// The kernel.
     pub kernel: String,
@@ -45,17 +45,17 @@ pub struct Residency {
 }
 
 impl Engine {
-    /// Every kernel of a step, of a step with one launch per operation, and of a full chunk of a prompt, in
+    /// Every kernel of a step in one launch, of a batch step of one column, and of a full chunk of a prompt, in
     /// the shapes in which it is launched.
     ///
     /// # Errors
     /// Errors of loading the kernels.
     pub fn kernels(&mut self) -> Result<Vec<KernelUse>> {
         let mut uses = Vec::new();
-        if let Some(plan) = &self.step_plan {
-            add(&mut uses, "step", [&plan.whole]);
+        if let Some(stream) = &self.stream {
+            add(&mut uses, Mode::Stream.name(), [&stream.plan.whole]);
         }
-        add(&mut uses, Mode::Operations.name(), &self.operations.launches);
+        add(&mut uses, Mode::Batch.name(), &self.launches);
         if let Some(prompt) = &mut self.prompt {
             add(&mut uses, "prompt", &prompt.chunks.full_chunk(&self.model)?);
         }

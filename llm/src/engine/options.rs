@@ -73,23 +73,22 @@ impl EngineOptions {
 /// The launch mode of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// One launch in which blocks wait for each other; one launch per operation if the model has no step
-    /// kernel.
+    /// One launch in which blocks wait for each other; that of batches if the model has no such kernel.
     #[default]
-    Persistent,
-    /// One launch per operation, activations in single precision: slow, the reference of the others.
-    Operations,
+    Stream,
+    /// The launches of a batch step, some ten per layer.
+    Batch,
 }
 
 impl Mode {
     /// All modes.
-    pub const ALL: [Mode; 2] = [Mode::Persistent, Mode::Operations];
+    pub const ALL: [Mode; 2] = [Mode::Stream, Mode::Batch];
 
     /// The name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
-            Mode::Persistent => "persistent",
-            Mode::Operations => "operations",
+            Mode::Stream => "stream",
+            Mode::Batch => "batch",
         }
     }
 }

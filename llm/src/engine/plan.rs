@@ -13,8 +13,6 @@ pub struct StepPlan {
     pub whole: Launch,
     /// The whole step with logits that stay on the device, if those of `whole` do not.
     pub resident: Option<Launch>,
-    /// A step without the output matrix.
-    pub fill: Launch,
     /// One launch per phase.
     pub phases: Vec<Launch>,
     /// Clock readings of the first block, if phases are timed.

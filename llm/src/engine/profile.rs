@@ -2,10 +2,15 @@
 
 use std::time::{Duration, Instant};
 
+use hcq::Graph;
+
 use crate::decoder::Decoder;
-use crate::engine::decode::Engine;
+use crate::engine::columns::Column;
+use crate::engine::decode::{Engine, Stream};
+use crate::engine::finish::Prompt;
 use crate::engine::launch::record;
-use crate::engine::prompt::chunks::{Place, Prompt};
+use crate::engine::matrix::fits;
+use crate::engine::prompt::chunks::Place;
 use crate::engine::timed::{phase_times, run_timed};
 use crate::engine::times::{LaunchTime, PhaseParts, Work};
 use crate::error::Result;
@@ -72,13 +77,14 @@ impl Engine {
             }
         }
         self.reset()?;
-        self.model.state.set_tokens(0, &[0])?;
+        self.state.set_tokens(0, &[0])?;
         let (mut stats, patience) = (Vec::new(), self.model.patience);
         for position in 0..steps {
-            if self.step_plan.is_some() {
+            if self.stream.is_some() {
                 self.profile_phases(position, &mut stats)?;
             } else {
-                let (at, launches) = ((position, 1), &self.operations.launches);
+                self.steps.write(&[Column { token: 0, position: fits(position)?, table: 0 }])?;
+                let (at, launches) = ((position, 1), &self.launches);
                 add_launches(&mut stats, run_timed(&mut self.queue, launches, Work::Step, at, patience)?);
             }
         }
@@ -92,23 +98,28 @@ impl Engine {
     /// # Errors
     /// As [`Decoder::step`].
     pub fn step_by_phases(&mut self, token: u32) -> Result<Vec<f32>> {
-        match &self.step_plan {
-            Some(plan) => {
-                let phases = record(&self.model.device, &plan.phases)?;
-                let whole = std::mem::replace(&mut self.step, phases);
-                let logits = self.step(token);
-                self.step = whole;
-                logits
-            }
-            None => self.step(token),
+        let mut by_phases = match &self.stream {
+            Some(stream) => record(&self.model.device, &stream.plan.phases)?,
+            None => return self.step(token),
+        };
+        self.exchange_step(&mut by_phases);
+        let logits = self.step(token);
+        self.exchange_step(&mut by_phases);
+        logits
+    }
+
+    /// Exchanges the step in one launch, if there is one, for another.
+    fn exchange_step(&mut self, step: &mut Graph) {
+        if let Some(stream) = &mut self.stream {
+            std::mem::swap(&mut stream.step, step);
         }
     }
 
     /// Runs a step in one launch at `position`, and adds its phases.
     fn profile_phases(&mut self, position: usize, stats: &mut Vec<KernelStat>) -> Result<()> {
-        let Some(plan) = &self.step_plan else { return Ok(()) };
+        let Some(Stream { plan, step, .. }) = &self.stream else { return Ok(()) };
         let start = self.queue.timestamp()?;
-        self.queue.replay(&self.step)?;
+        self.queue.replay(step)?;
         let end = self.queue.timestamp()?;
         self.queue.submit()?.wait(self.model.patience)?;
         let [start, end] = [start, end].map(|t| t.ns().unwrap_or_default());

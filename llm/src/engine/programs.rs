@@ -7,12 +7,9 @@ use hcq::{Device, Kernel, Program};
 
 use crate::error::{Error, Result};
 use crate::kernels::choices::Kernels;
-use crate::kernels::columns::chunks;
 use crate::kernels::committed::{self, Cubins};
-use crate::kernels::format::Format;
-use crate::kernels::layers;
-use crate::kernels::operations::matvec::{self, Epilogue};
 use crate::kernels::prompt::{gemm, warpgroups};
+use crate::kernels::{columns, layers, mixture};
 
 /// The engine that launches a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,15 +26,12 @@ pub enum Launched {
 impl Launched {
     /// Whether kernels of `module` are launched.
     fn takes(self, module: &str) -> bool {
-        let own = ["columns", "columns_product", chunks::NAME];
+        let of_steps = [columns::NAME, "columns_product", "columns_experts", layers::NAME, mixture::NAME];
+        let of_prompts = ["prompt", gemm::NAME, warpgroups::NAME, "dequantize"];
         match self {
-            Launched::ByEngine => !own.contains(&module),
-            Launched::ByColumns { chunks: false } => {
-                ["columns", "columns_product", layers::NAME].contains(&module)
-            }
-            Launched::ByColumns { chunks: true } => {
-                let of_prompts = [layers::NAME, "prompt", gemm::NAME, warpgroups::NAME, "dequantize"];
-                own.contains(&module) || of_prompts.contains(&module)
+            Launched::ByEngine => true,
+            Launched::ByColumns { chunks } => {
+                of_steps.contains(&module) || chunks && of_prompts.contains(&module)
             }
         }
     }
@@ -108,11 +102,6 @@ impl Programs {
             self.loaded.insert(module, self.device.load(cubin)?);
         }
         Ok(self.loaded[module].kernel(name)?)
-    }
-
-    /// A kernel that multiplies a matrix of `format`.
-    pub fn matvec(&mut self, format: Format, epilogue: Epilogue, shape: matvec::Shape) -> Result<Kernel> {
-        self.kernel(format.suffix(), &shape.kernel_name(format, epilogue))
     }
 }
 

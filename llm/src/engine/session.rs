@@ -87,16 +87,17 @@ impl Engine {
     /// Ranges of the first `positions` positions in a buffer of keys or values: of each head, then their
     /// scales.
     fn ranges(&self, positions: usize) -> Ranges {
-        let cache = &self.model.cache;
-        let (context, dim) = (u64::from(cache.context), self.model.config.head_dim as u64);
-        let used = positions as u64 * dim;
-        let heads = || (0..self.model.config.kv_heads as u64).map(|head| head * context * dim);
+        let (cache, c) = (&self.model.cache, &self.model.config);
+        let dim = c.head_dim as u64;
+        let rows = || (0..c.kv_heads).flat_map(|head| cache.rows(head, positions));
+        let values = || rows().map(|(row, count)| (row * dim, count * dim));
         match cache.scales_at {
-            None => heads().map(|at| (2 * at, 2 * used)).collect(),
+            None => values().map(|(at, count)| (2 * at, 2 * count)).collect(),
             Some(scales) => {
                 let scale_bytes = |values: u64| cache.kv.bytes(values) - values;
-                let of_scales = heads().map(|at| (u64::from(scales) + scale_bytes(at), scale_bytes(used)));
-                heads().map(|at| (at, used)).chain(of_scales).collect()
+                let of_scales =
+                    values().map(|(at, count)| (u64::from(scales) + scale_bytes(at), scale_bytes(count)));
+                values().chain(of_scales).collect()
             }
         }
     }

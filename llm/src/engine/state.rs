@@ -20,40 +20,28 @@ pub struct State {
     /// Logits of steps that choose a token on the device, in its memory: the same buffer unless that of the
     /// others is in the host's.
     pub resident: Buffer,
-    /// Parameters of a choice on the device, as [`crate::kernels::sample::kernel`] takes them.
+    /// Parameters of a choice on the device, as [`crate::kernels::sample::kernel`] takes them, in the host's memory:
+    /// it writes them for every token.
     draw: Buffer,
     vocab: usize,
 }
 
 impl State {
-    /// A state for `context` positions, in the device's memory.
-    pub fn new(device: &Device, vocab: usize, context: u32) -> Result<Self> {
-        let [words, logits] = Self::buffers(vocab, context, |len| device.alloc(len))?;
-        let resident = logits.clone();
-        Ok(Self { words, logits, resident, draw: draw(device)?, vocab })
-    }
-
-    /// A state that the host reads and writes in its own memory, where the device reaches it over its bus: no
-    /// token waits for a copy. For steps of one launch, which read it once; each launch of another step would
-    /// wait for the bus.
-    pub fn in_host_memory(device: &Device, vocab: usize, context: u32) -> Result<Self> {
-        let [words, logits] = Self::buffers(vocab, context, |len| device.alloc_host(len))?;
-        let resident = device.alloc(4 * vocab as u64)?;
-        resident.set_name("logits on the device");
-        Ok(Self { words, logits, resident, draw: draw(device)?, vocab })
-    }
-
-    /// The words, and the logits for the host.
-    fn buffers(
-        vocab: usize,
-        context: u32,
-        alloc: impl Fn(u64) -> std::result::Result<Buffer, hcq::Error>,
-    ) -> Result<[Buffer; 2]> {
+    /// A state for `context` positions. In the `host`'s own memory, which the device reaches over its bus, no
+    /// token waits for a copy: for steps of one launch, which read it once.
+    pub fn new(device: &Device, vocab: usize, context: u32, host: bool) -> Result<Self> {
+        let alloc = |len| if host { device.alloc_host(len) } else { device.alloc(len) };
         let words = alloc(4 * (u64::from(TOKENS_AT) + u64::from(context) + 1))?;
         let logits = alloc(4 * vocab as u64)?;
+        let resident = if host { device.alloc(4 * vocab as u64)? } else { logits.clone() };
         words.set_name("state");
         logits.set_name("logits");
-        Ok([words, logits])
+        if host {
+            resident.set_name("logits on the device");
+        }
+        let draw = device.alloc_host(4 * kernel::DRAW_WORDS as u64)?;
+        draw.set_name("draw");
+        Ok(Self { words, logits, resident, draw, vocab })
     }
 
     /// Whether the logits of steps that choose a token on the device are not where the host reads them.
@@ -66,10 +54,10 @@ impl State {
         Ok(self.draw.write_slice(0, &kernel::words(draw))?)
     }
 
-    /// The launch that chooses a token by what [`State::set_draw`] has set.
-    pub fn choice(&self, code: Kernel) -> Result<Launch> {
+    /// The launch that chooses a token by `logits` and what [`State::set_draw`] has set.
+    pub fn choice(&self, code: Kernel, logits: &Buffer) -> Result<Launch> {
         let (state, draw, vocab) = (&self.words, &self.draw, fits(self.vocab)?);
-        let args = kernel::SampleToken { logits: &self.resident, state, draw, count: vocab }.args();
+        let args = kernel::SampleToken { logits, state, draw, count: vocab }.args();
         let config = LaunchConfig::new(1, kernel::BLOCK).with_dynamic_shared(kernel::dynamic_shared(vocab));
         Ok(Launch::new("sample", code, config, args))
     }
@@ -89,26 +77,11 @@ impl State {
         Ok(self.words.read_vec(token_at(position), 1)?[0])
     }
 
-    /// Reads the logits, the resident ones if so said; `logits` becomes as long as the vocabulary.
-    pub fn read_logits(&self, resident: bool, logits: &mut Vec<f32>) -> Result<()> {
-        logits.resize(self.vocab, 0.0);
+    /// Reads the logits, the resident ones if so said.
+    pub fn read_logits(&self, resident: bool, logits: &mut [f32]) -> Result<()> {
         let from = if resident { &self.resident } else { &self.logits };
         Ok(from.read_slice(0, logits)?)
     }
-
-    /// The logits for the host.
-    pub fn logits(&self) -> Result<Vec<f32>> {
-        let mut logits = Vec::new();
-        self.read_logits(false, &mut logits)?;
-        Ok(logits)
-    }
-}
-
-/// Memory for what a choice depends on: the host writes it for every token.
-fn draw(device: &Device) -> Result<Buffer> {
-    let buffer = device.alloc_host(4 * kernel::DRAW_WORDS as u64)?;
-    buffer.set_name("draw");
-    Ok(buffer)
 }
 
 /// Byte offset of the token at `position`.

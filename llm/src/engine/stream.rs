@@ -18,7 +18,7 @@ use crate::kernels::stream::sync::{
     FIRST_PHASE_AT, MARKS, MAX_BLOCKS, PACKET_BYTES, PACKET_VALUES, PHASES_PER_STEP, SYNC_WORDS,
 };
 use crate::kernels::stream::task::{
-    Attention, Division, Finish, HeadNorms, Heads, Input, Packets, Results, Segment, Task,
+    Attention, Division, HeadNorms, Heads, Input, Packets, Results, Segment, Task,
 };
 use crate::kernels::stream::variant::{Style, Variant};
 use crate::model::architecture::{Activation, Architecture, Biases, Norm};
@@ -77,6 +77,7 @@ struct Vectors {
 /// Collects the phases of a model.
 struct Planner<'a> {
     m: &'a DeviceModel,
+    state: &'a State,
     division: Division,
     phases: Vec<Phase>,
     /// Of layers with an even number and with an odd one.
@@ -133,23 +134,28 @@ pub fn takes(m: &DeviceModel) -> bool {
         }
         _ => true,
     };
-    lacks(&m.config, m.cache.context as usize).is_none()
+    lacks(&m.config, m.context).is_none()
         && narrow
         && m.layers.iter().flat_map(LayerMemory::products).all(divided)
         && phases < PHASES_PER_STEP as usize - 1
 }
 
-/// Lowers the model `m`. `None` if the kernel does not take it or does not fit the device.
+/// Lowers the model `m` to steps of the sequence in `state`, whose pages are in order. `None` if the kernel does not take it or does not fit the device.
 ///
 /// # Errors
 /// The device's errors.
-pub fn plan(m: &DeviceModel, programs: &mut Programs, timed: bool) -> Result<Option<StepPlan>> {
+pub fn plan(
+    m: &DeviceModel,
+    state: &State,
+    programs: &mut Programs,
+    timed: bool,
+) -> Result<Option<StepPlan>> {
     let info = m.device.info();
     let blocks = info.sm_count;
     if !takes(m) || blocks > MAX_BLOCKS {
         return Ok(None);
     }
-    let Planner { phases, kept, .. } = Planner::new(m, blocks)?.lowered()?;
+    let Planner { phases, kept, .. } = Planner::new(m, state, blocks)?.lowered()?;
     let needs = phases.iter().fold(Needs::default(), |most, p| most.max(p.task.needs()));
     let formats: Vec<_> = m.matrices().map(|m| m.format).collect();
     let variant = Variant::of(style(m.config.architecture), &formats);
@@ -173,20 +179,16 @@ pub fn plan(m: &DeviceModel, programs: &mut Programs, timed: bool) -> Result<Opt
     // The last phase is the output matrix.
     let head = phases.len() - 1;
     let all = upload(&mut phases.iter().map(|p| p.task.clone()))?;
-    let resident = match m.state.is_apart() {
+    let resident = match state.is_apart() {
         true => {
             let moved = |(i, p): (usize, &Phase)| match i == head {
-                true => p.task.clone().with_logits(m.state.resident.va().raw()),
+                true => p.task.clone().with_logits(state.resident.va().raw()),
                 false => p.task.clone(),
             };
             Some(upload(&mut phases.iter().enumerate().map(moved))?)
         }
         false => None,
     };
-    let without_head =
-        upload(&mut phases[..head].iter().enumerate().map(|(i, p)| {
-            p.task.clone().ending(if i + 1 == head { Finish::Advance } else { Finish::Nothing })
-        }))?;
     let sync = m.device.alloc(4 * u64::from(SYNC_WORDS))?;
     sync.write(0, &vec![0; 4 * SYNC_WORDS as usize])?;
     sync.write_slice(4 * u64::from(FIRST_PHASE_AT), &[PHASES_PER_STEP])?;
@@ -197,7 +199,7 @@ pub fn plan(m: &DeviceModel, programs: &mut Programs, timed: bool) -> Result<Opt
         let held = inputs + needs.inputs;
         let args = Parameters {
             tasks,
-            state: &m.state.words,
+            state: &state.words,
             sync: &sync,
             times: timed.then_some(&times),
             first: fits(range.start)?,
@@ -217,14 +219,13 @@ pub fn plan(m: &DeviceModel, programs: &mut Programs, timed: bool) -> Result<Opt
     };
     let whole = launch("step", &all, 0..phases.len(), timed)?;
     let resident = resident.map(|tasks| launch("step", &tasks, 0..phases.len(), false)).transpose()?;
-    let fill = launch("fill", &without_head, 0..head, false)?;
     let parts = phases.iter().enumerate().map(|(i, p)| launch(p.role, &all, i..i + 1, false));
     let parts = parts.collect::<Result<Vec<_>>>()?;
-    Ok(Some(StepPlan { whole, resident, fill, phases: parts, times, timed, sync, kept }))
+    Ok(Some(StepPlan { whole, resident, phases: parts, times, timed, sync, kept }))
 }
 
 impl<'a> Planner<'a> {
-    fn new(m: &'a DeviceModel, blocks: u32) -> Result<Self> {
+    fn new(m: &'a DeviceModel, state: &'a State, blocks: u32) -> Result<Self> {
         let c = &m.config;
         let heads = Heads {
             turns: 0,
@@ -233,13 +234,13 @@ impl<'a> Planner<'a> {
             heads: fits(c.heads)?,
             kv_heads: fits(c.kv_heads)?,
             head_dim: fits(c.head_dim)?,
-            context: m.cache.context,
+            context: m.cache.positions,
             kv: m.cache.kv,
             score_factor: c.score_factor,
             bias: 0,
             norms: None,
         };
-        let State { words, logits, resident, .. } = &m.state;
+        let State { words, logits, resident, .. } = state;
         let mut kept = Vec::from([&m.output_norm.weight, words, logits, resident].map(Buffer::clone));
         kept.extend(m.matrices().map(|m| m.buffer().clone()));
         kept.extend(m.positions.iter().chain(&m.output_norm.bias).cloned());
@@ -270,7 +271,7 @@ impl<'a> Planner<'a> {
         let counters = zeros(4 * Attention::units(&heads) as usize)?;
         let division = Division::new(blocks);
         let style = style(c.architecture);
-        Ok(Self { m, division, phases: Vec::new(), vectors, partials, counters, heads, style, kept })
+        Ok(Self { m, state, division, phases: Vec::new(), vectors, partials, counters, heads, style, kept })
     }
 
     /// All phases.
@@ -289,10 +290,10 @@ impl<'a> Planner<'a> {
             x = self.layer(layer, self.vectors[i % 2], x);
         }
         let input = Input { x, norm: Some((m.output_norm.weight.va().raw(), m.config.norm_eps)) };
-        let results = Results::Logits(m.state.logits.va().raw());
+        let results = Results::Logits(self.state.logits.va().raw());
         let task = Task::matvec(input, &[whole(&m.output)], results, &mut self.division);
         let (task, norm_bytes) = self.normed(task, &m.output_norm);
-        self.push("output", task.ending(Finish::Choose), m.output.bytes() + norm_bytes, 0);
+        self.push("output", task.last(), m.output.bytes() + norm_bytes, 0);
         Ok(self)
     }
 

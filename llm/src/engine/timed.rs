@@ -83,7 +83,12 @@ impl TimedGraph {
 
     /// The launches of the last replay, of one token at `position`.
     pub fn launches(&self, work: Work, position: usize) -> Vec<LaunchTime> {
-        timed(&self.launches, &self.times, work, (position, position + 1))
+        self.launches_of(work, position, position + 1)
+    }
+
+    /// The launches of the last replay, which read `positions` positions of the cache.
+    pub fn launches_of(&self, work: Work, position: usize, positions: usize) -> Vec<LaunchTime> {
+        timed(&self.launches, &self.times, work, (position, positions))
     }
 }
 
@@ -92,8 +97,6 @@ impl TimedGraph {
 pub struct Tracing {
     /// A step.
     pub step: TimedGraph,
-    /// A step without logits.
-    pub fill: TimedGraph,
     /// From a prompt's last chunk to its logits.
     pub finish: Option<TimedGraph>,
     /// The launches that have completed.
@@ -109,11 +112,6 @@ impl Tracing {
         }
         self.seen.append(&mut launches);
         Ok(())
-    }
-
-    /// Adds the step without logits at `position`.
-    pub fn filled(&mut self, position: usize) {
-        self.seen.append(&mut self.fill.launches(Work::Fill, position));
     }
 
     /// Adds the launches from a prompt's last chunk to its logits.

@@ -14,20 +14,13 @@ impl Engine {
     /// The device's errors.
     pub fn start_trace(&mut self) -> Result<()> {
         let device = &self.model.device;
-        let step: Vec<&Launch> = match &self.step_plan {
-            Some(plan) => vec![&plan.whole],
-            None => self.operations.launches.iter().collect(),
+        let step: Vec<&Launch> = match &self.stream {
+            Some(stream) => vec![&stream.plan.whole],
+            None => self.launches.iter().collect(),
         };
-        let fill: Vec<&Launch> = match &self.step_plan {
-            Some(plan) => vec![&plan.fill],
-            None => self.operations.without_head().collect(),
-        };
-        let finish = self.prompt.as_ref().map(|prompt| {
-            TimedGraph::new(device, [&prompt.last].into_iter().chain(self.operations.last_layer_on()))
-        });
+        let finish = self.prompt.as_ref().map(|prompt| TimedGraph::new(device, &prompt.launches));
         self.tracing = Some(Tracing {
             step: TimedGraph::new(device, step)?,
-            fill: TimedGraph::new(device, fill)?,
             finish: finish.transpose()?,
             seen: Vec::new(),
         });

@@ -1,15 +1,29 @@
 //! The key/value cache in device memory, and the code that kernels write and read it with.
 //!
-//! In f16 it is `[kv_head][context][head_dim]`. In q8_0 it is signed bytes of the same shape and, `scales_at`
-//! bytes from its start, an f16 scale per 32 values, `[kv_head][context][head_dim / 32]`: GGUF's blocks of 34
-//! bytes split in two, so that quants are read in aligned pieces of 16 bytes. Keys and values are two caches
-//! of the same layout.
+//! It consists of pages of [`PAGE`] positions, and a sequence has a table of their numbers. In f16 it is
+//! `[page][kv_head][PAGE][head_dim]`. In q8_0 it is signed bytes of the same shape and, `scales_at` bytes from
+//! its start, an f16 scale per 32 values, `[page][kv_head][PAGE][head_dim / 32]`: GGUF's blocks of 34 bytes
+//! split in two, so that quants are read in aligned pieces of 16 bytes. Keys and values are two caches of the
+//! same layout.
 
 use half::f16;
 use ptxgen::{F16x2, Global, Kernel, Multiple, Pointer, Pred, Reg, Round, Shuffle};
 
+/// Positions of a page.
+pub const PAGE: u32 = 256;
+
 /// A group of values whose largest magnitude is at most this counts as zero.
 const TINY: f32 = 1e-30;
+
+/// The row of `position` of head `kv_head` in the page `page` of a cache.
+pub(crate) fn row(
+    k: &Kernel,
+    page: Reg<u32>,
+    (kv_head, kv_heads): (Reg<u32>, Reg<u32>),
+    position: Reg<u32>,
+) -> Reg<u32> {
+    k.mad(k.mad(page, kv_heads, kv_head), PAGE, k.and(position, PAGE - 1))
+}
 
 /// Scale and quants of a block. This lane has `values`; the lanes whose numbers differ in the bits of `lanes`
 /// have the rest.

@@ -3,39 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::kernels::format::Format;
-use crate::kernels::operations::matvec::{self, Epilogue};
 use crate::kernels::prompt::tile::{self, Chip, ProductTile, TokensProduct};
-
-/// Criteria of the shape for a matrix times a vector.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Product {
-    /// Format of the matrix.
-    pub format: Format,
-    /// The use of the products.
-    pub epilogue: Epilogue,
-    /// Results.
-    pub rows: u32,
-    /// Values in a row.
-    pub cols: u32,
-}
 
 /// The shapes of the kernels. A kernel that is not listed has the default shape, that of the committed
 /// kernels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choices {
-    /// Matrix times vector, one launch per operation.
-    pub matvec: BTreeMap<Product, matvec::Shape>,
     /// Matrix times many vectors: the tile, and the number of split-K parts of the row length.
     pub gemm: BTreeMap<TokensProduct, (ProductTile, u32)>,
 }
 
 impl Choices {
-    /// The shape for `product`.
-    pub fn matvec(&self, product: &Product) -> matvec::Shape {
-        self.matvec.get(product).copied().unwrap_or_default()
-    }
-
     /// The tile for `product` on `chip`, and the number of split-K parts of its row length.
     pub fn gemm(&self, product: &TokensProduct, chip: Chip) -> (ProductTile, u32) {
         let known = self.gemm.get(product).copied().filter(|(tile, _)| tile.takes(product, chip.sm));

@@ -7,7 +7,6 @@ use hcq::{Buffer, Queue};
 
 use crate::compare::Comparison;
 use crate::engine::memory::DeviceModel;
-use crate::engine::operations::Operations;
 use crate::engine::programs::Programs;
 use crate::error::{Error, Result};
 use crate::kernels::choices::Kernels;
@@ -26,12 +25,11 @@ const NMSE: f64 = 1e-6;
 pub(super) struct Bench<'a> {
     pub queue: Queue,
     pub model: DeviceModel,
-    pub operations: Operations,
     pub programs: Programs,
     pub compiler: &'a Compiler,
     pub meter: Meter,
     pub limits: &'a Limits,
-    /// The end of the current part's time.
+    /// The end of the search's time.
     pub deadline: Instant,
     /// All kernels compiled so far.
     pub compiled: Kernels,
@@ -42,7 +40,7 @@ pub(super) struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Whether the part's time has ended; if so, the outcome says that it was too short.
+    /// Whether the time has ended; if so, the outcome says that it was too short.
     pub fn is_over(&mut self) -> bool {
         let over = Instant::now() >= self.deadline;
         self.outcome.out_of_time |= over;
@@ -54,19 +52,6 @@ impl Bench<'_> {
         if !self.outcome.rejected.iter().any(|r| r.kernel == kernel && r.reason == reason) {
             self.outcome.rejected.push(Rejected { kernel: kernel.to_owned(), reason });
         }
-    }
-
-    /// Whether a candidate with `warps` resident warps per SM can be compared with the default shape, which
-    /// has `usual`. Counts do not include latencies, of which fewer warps hide less.
-    pub fn is_judged(&mut self, kernel: &str, warps: u32, usual: u32) -> bool {
-        let judged = matches!(self.meter, Meter::Clock) || warps >= usual;
-        if !judged {
-            self.reject(
-                kernel,
-                format!("{warps} warps on an SM, not {usual}: what that costs is not predicted"),
-            );
-        }
-        judged
     }
 
     /// Reports progress.
@@ -83,7 +68,7 @@ impl Bench<'_> {
         self.listener.found(&self.outcome)
     }
 
-    /// Compiles kernels that are not committed, until the part's time ends.
+    /// Compiles kernels that are not committed, until the time ends.
     pub fn compile(&mut self, recipes: impl Iterator<Item = Recipe>) {
         let mut new: Vec<Recipe> = Vec::new();
         for recipe in recipes {

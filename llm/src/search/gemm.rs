@@ -17,7 +17,7 @@ use crate::kernels::prompt::vector::{NORM_THREADS, PromptNorm};
 use crate::kernels::recipe::Recipe;
 use crate::search::bench::{Bench, each, fastest, fill, numbers};
 use crate::search::meter::Meter;
-use crate::search::outcome::{Finding, Part};
+use crate::search::outcome::Finding;
 use crate::tuning::entry::{Tuned, TunedGemm};
 
 /// Launches that are timed together on a GPU.
@@ -41,14 +41,14 @@ struct Room {
 /// Searches the tiles.
 pub fn search(bench: &mut Bench<'_>) -> Result<()> {
     if refuses(&bench.model.config).is_some() {
-        bench.outcome.left_out.push("prompt: prompts of this model do not go through these kernels".into());
+        bench.outcome.left_out = Some("prompts of this model do not go through these kernels".into());
         return Ok(());
     }
     // The software device takes long for many tokens.
     let counts = matches!(bench.meter, Meter::Count(_));
     let sizes = SIZES.into_iter().filter(|s| !counts || *s == SIZES[0]);
     let longest = longest_chunk(&bench.model.config) as u32;
-    let longest = longest.min(bench.model.cache.context.next_power_of_two()).max(SIZES[0]);
+    let longest = longest.min(bench.model.cache.positions.next_power_of_two()).max(SIZES[0]);
     let fit = sizes.filter(|s| *s <= longest);
     let of = |tokens| products(&bench.model, tokens);
     let mut products: Vec<TokensProduct> = fit.flat_map(of).collect();
@@ -61,7 +61,7 @@ pub fn search(bench: &mut Bench<'_>) -> Result<()> {
     let limit = bench.limits.candidates;
     let others: Vec<ProductTile> = MORE_TILES.into_iter().take(limit).map(ProductTile::Warps).collect();
     let outputs = Output::ALL;
-    let recipes = others.iter().flat_map(|t| outputs.map(|output| Recipe::Gemm(*t, output)));
+    let recipes = others.iter().flat_map(|t| outputs.map(|output| Recipe { tile: *t, output }));
     bench.compile(recipes.collect::<Vec<_>>().into_iter());
     let chip = bench.model.chip();
     let tiles: Vec<ProductTile> = ProductTile::committed(chip.sm).chain(others).collect();
@@ -87,7 +87,7 @@ fn one(bench: &mut Bench<'_>, room: &Room, p: &TokensProduct, tiles: &[ProductTi
     let mut all = vec![usual];
     let splits: Vec<u32> = gemm::splits(p.output, p.cols).collect();
     for (tile, shares) in tiles.iter().flat_map(|t| splits.iter().map(|s| (*t, *s))) {
-        let recipe = Recipe::Gemm(tile, p.output);
+        let recipe = Recipe { tile, output: p.output };
         if (tile, shares) == usual || !tile.takes(p, bench.model.chip().sm) || !bench.has(&recipe) {
             continue;
         }
@@ -121,7 +121,6 @@ fn one(bench: &mut Bench<'_>, room: &Room, p: &TokensProduct, tiles: &[ProductTi
     let &TokensProduct { output, tokens, rows, cols } = p;
     let text = |(tile, shares): (ProductTile, u32)| format!("{tile}, {shares} shares");
     bench.outcome.findings.push(Finding {
-        part: Part::Prompt,
         kernel: format!("{} {tokens} tokens, {rows} x {cols}", output.name()),
         usual: text(usual),
         usual_ns: tuned.usual_ns,

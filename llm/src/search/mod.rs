@@ -6,7 +6,6 @@
 
 mod bench;
 mod gemm;
-mod matvec;
 mod meter;
 mod outcome;
 
@@ -16,18 +15,18 @@ use std::time::Instant;
 use hcq::Device;
 
 use crate::cache::CacheType;
+use crate::engine::cache::pages_for;
 use crate::engine::memory::DeviceModel;
-use crate::engine::operations::Operations;
 use crate::engine::programs::Programs;
 use crate::error::Result;
-use crate::kernels::choices::{Choices, Kernels};
+use crate::kernels::choices::Kernels;
 use crate::model::Model;
 use crate::search::bench::Bench;
 use crate::tuning::compile::Compiler;
 use crate::tuning::entry::{Entry, Method, Subject};
 
 pub use meter::{Counter, Meter};
-pub use outcome::{Finding, Limits, Listener, Outcome, Part, Progress, Rejected};
+pub use outcome::{Finding, Limits, Listener, Outcome, Progress, Rejected};
 
 /// Searches the shapes for `model` on `device`.
 ///
@@ -44,49 +43,40 @@ pub fn search(
 ) -> Result<Outcome> {
     let (total, mut done) = (model.tensor_bytes(), 0);
     let context = limits.context.clamp(1, model.config.context);
-    let mut programs = Programs::new(device, Kernels::new())?;
+    let programs = Programs::new(device, Kernels::new())?;
     let method = match meter {
         Meter::Clock => Method::Measured,
         Meter::Count(_) => Method::Predicted,
     };
     let entry = Entry::new(Subject::new(device.info(), model), method, compiler.version());
     // The cache is a small part of the bytes that are read here.
-    let model = DeviceModel::load(device, model, (context, context, CacheType::F16), &mut |bytes| {
-        done += bytes;
-        listener.loading(done, total);
-    })?;
-    let operations = Operations::new(&model, &mut programs, &Choices::default())?;
+    let model =
+        DeviceModel::load(device, model, (context, pages_for(context), CacheType::F16), &mut |bytes| {
+            done += bytes;
+            listener.loading(done, total);
+        })?;
     let outcome = Outcome {
         entry,
         kernels: Kernels::new(),
         findings: Vec::new(),
         rejected: Vec::new(),
-        left_out: Vec::new(),
+        left_out: None,
         out_of_time: false,
     };
     let mut bench = Bench {
         queue: device.queue()?,
         model,
-        operations,
         programs,
         compiler,
         meter,
         limits,
-        deadline: Instant::now(),
+        deadline: Instant::now() + limits.budget,
         compiled: Kernels::new(),
         refused: BTreeSet::new(),
         outcome,
         listener,
     };
-    let end = Instant::now() + limits.budget;
-    for (i, part) in limits.parts.iter().enumerate() {
-        let left = end.saturating_duration_since(Instant::now());
-        bench.deadline = Instant::now() + left / (limits.parts.len() - i) as u32;
-        match part {
-            Part::Matvec => matvec::search(&mut bench)?,
-            Part::Prompt => gemm::search(&mut bench)?,
-        }
-        bench.report()?;
-    }
+    gemm::search(&mut bench)?;
+    bench.report()?;
     Ok(bench.outcome)
 }

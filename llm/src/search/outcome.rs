@@ -8,35 +8,10 @@ use crate::error::Result;
 use crate::kernels::choices::Kernels;
 use crate::tuning::entry::Entry;
 
-/// A part of a search.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Part {
-    /// Matrix times vector, for `--engine operations` and the last layer of prompts.
-    Matvec,
-    /// Matrix times the tokens of a prompt.
-    Prompt,
-}
-
-impl Part {
-    /// All parts.
-    pub const ALL: [Part; 2] = [Part::Matvec, Part::Prompt];
-
-    /// The name on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Part::Matvec => "matvec",
-            Part::Prompt => "prompt",
-        }
-    }
-}
-
 /// The limits of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The parts to search, in this order.
-    pub parts: Vec<Part>,
-    /// Time after which no further candidate is started. Parts share the remaining time evenly.
+    /// Time after which no further candidate is started.
     pub budget: Duration,
     /// Measurements of each candidate, of which the median counts.
     pub repeats: usize,
@@ -53,7 +28,7 @@ pub struct Limits {
 pub struct Progress {
     /// The current candidate or action.
     pub what: String,
-    /// Candidates of this part that are done.
+    /// Candidates that are done.
     pub done: usize,
     /// All candidates of this part.
     pub total: usize,
@@ -62,8 +37,6 @@ pub struct Progress {
 /// The result for one kernel and matrix.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
-    /// The part.
-    pub part: Part,
     /// The kernel, and the matrix.
     pub kernel: String,
     /// The default shape.
@@ -98,8 +71,8 @@ pub struct Outcome {
     pub findings: Vec<Finding>,
     /// The candidates that cannot be used.
     pub rejected: Vec<Rejected>,
-    /// Parts that were skipped, and why.
-    pub left_out: Vec<String>,
+    /// Why nothing was searched, if so.
+    pub left_out: Option<String>,
     /// Whether the time was too short for some candidates.
     pub out_of_time: bool,
 }
@@ -112,7 +85,7 @@ pub trait Listener: Send {
     /// A candidate is about to be tried.
     fn progress(&mut self, progress: &Progress);
 
-    /// A part is complete; its results can be stored.
+    /// The search is complete; its results can be stored.
     ///
     /// # Errors
     /// An error ends the search.

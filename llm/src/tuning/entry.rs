@@ -6,15 +6,11 @@ use std::time::SystemTime;
 use hcq::Info;
 use serde::{Deserialize, Serialize};
 
-use crate::kernels::choices::Product;
-use crate::kernels::format::Format;
-use crate::kernels::operations::matvec::{self, Epilogue};
 use crate::kernels::prompt::gemm;
 use crate::kernels::prompt::tile::{ProductTile, TokensProduct};
 use crate::kernels::recipe::Recipe;
 use crate::model::Model;
 use crate::model::config::Config;
-use crate::tensor_type::GgmlType;
 
 /// The GPU that a result is for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,23 +78,6 @@ pub struct Tuned<T> {
     pub ns: u64,
 }
 
-/// A matrix times a vector.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TunedMatvec {
-    /// Type of the matrix: `Q6_K`.
-    #[serde(rename = "type")]
-    pub ty: String,
-    /// The use of the products.
-    pub epilogue: Epilogue,
-    /// Results.
-    pub rows: u32,
-    /// Values in a row.
-    pub cols: u32,
-    /// The shape; times are those of one launch.
-    #[serde(flatten)]
-    pub tuned: Tuned<matvec::Shape>,
-}
-
 /// A matrix times many vectors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TunedGemm {
@@ -142,9 +121,6 @@ pub struct Entry {
     pub version: String,
     /// Version of the ptxas that compiled the kernels.
     pub ptxas: String,
-    /// Products with a vector, one launch each.
-    #[serde(default)]
-    pub matvec: Vec<TunedMatvec>,
     /// Products with the tokens of a prompt.
     #[serde(default)]
     pub gemm: Vec<TunedGemm>,
@@ -172,21 +148,6 @@ impl ModelShape {
     }
 }
 
-impl TunedMatvec {
-    /// The product; `None` for a type without kernels.
-    pub fn product(&self) -> Option<Product> {
-        let ty = GgmlType::ALL.iter().find(|ty| ty.name() == self.ty)?;
-        let format = Format::of(*ty)?;
-        Some(Product { format, epilogue: self.epilogue, rows: self.rows, cols: self.cols })
-    }
-
-    /// The kernel; `None` for an unknown type or an impossible shape.
-    pub fn recipe(&self) -> Option<Recipe> {
-        let format = self.product()?.format;
-        Some(Recipe::Matvec(format, self.epilogue, self.tuned.shape)).filter(Recipe::is_valid)
-    }
-}
-
 impl TunedGemm {
     /// The product.
     pub fn product(&self) -> TokensProduct {
@@ -196,7 +157,7 @@ impl TunedGemm {
     /// The kernel; `None` for an impossible tile or number of split-K parts.
     pub fn recipe(&self) -> Option<Recipe> {
         let splits = gemm::splits(self.output, self.cols).any(|s| s == self.shares);
-        Some(Recipe::Gemm(self.tuned.shape, self.output)).filter(|r| splits && r.is_valid())
+        Some(Recipe { tile: self.tuned.shape, output: self.output }).filter(|r| splits && r.is_valid())
     }
 }
 
@@ -209,7 +170,6 @@ impl Entry {
             method,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             ptxas: ptxas.to_owned(),
-            matvec: Vec::new(),
             gemm: Vec::new(),
             kernels: Vec::new(),
         }
@@ -217,9 +177,7 @@ impl Entry {
 
     /// The kernels that it needs and that are not committed, by name.
     pub fn recipes(&self) -> BTreeMap<String, Recipe> {
-        let matvec = self.matvec.iter().filter_map(TunedMatvec::recipe);
-        let gemm = self.gemm.iter().filter_map(TunedGemm::recipe);
-        let all = matvec.chain(gemm).filter(|r| !r.is_committed());
+        let all = self.gemm.iter().filter_map(TunedGemm::recipe).filter(|r| !r.is_committed());
         all.map(|r| (r.name(), r)).collect()
     }
 }

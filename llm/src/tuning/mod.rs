@@ -8,5 +8,5 @@ pub(crate) mod store;
 pub use crate::kernels::choices::{Choices, Kernels, Tuning};
 pub use crate::kernels::recipe::Recipe;
 pub use compile::{Compiler, target};
-pub use entry::{Entry, Gpu, KernelFile, Method, ModelShape, Subject, Tuned, TunedGemm, TunedMatvec};
+pub use entry::{Entry, Gpu, KernelFile, Method, ModelShape, Subject, Tuned, TunedGemm};
 pub use store::{Loaded, SCHEMA, Store};

@@ -14,7 +14,7 @@ use crate::bounded;
 use crate::error::{Error, Result};
 use crate::kernels::choices::{Kernels, Tuning};
 use crate::kernels::recipe::Recipe;
-use crate::tuning::entry::{Entry, KernelFile, Method, Subject, TunedMatvec};
+use crate::tuning::entry::{Entry, KernelFile, Method, Subject};
 
 /// The file's first field. Added fields are compatible; any other change increases the number.
 pub const SCHEMA: &str = "llm-demo.tuning/1";
@@ -123,14 +123,6 @@ impl Store {
                 }
             }
         };
-        for m in &entry.matvec {
-            let what = format!("{} {} x {}", m.ty, m.rows, m.cols);
-            if usable(what, m.recipe())
-                && let Some(product) = m.product()
-            {
-                tuning.choices.matvec.insert(product, m.tuned.shape);
-            }
-        }
         for g in &entry.gemm {
             let what = format!("{} tokens, {} x {}", g.tokens, g.rows, g.cols);
             let runs = g.tuned.shape.takes(&g.product(), target.sm());
@@ -235,13 +227,6 @@ impl Store {
 impl Entry {
     /// Takes the parts of an older result that this one lacks.
     fn keep(&mut self, old: Entry) {
-        for m in old.matvec {
-            let same =
-                |n: &TunedMatvec| (&n.ty, n.epilogue, n.rows, n.cols) == (&m.ty, m.epilogue, m.rows, m.cols);
-            if !self.matvec.iter().any(same) {
-                self.matvec.push(m);
-            }
-        }
         for g in old.gemm {
             if !self.gemm.iter().any(|n| n.product() == g.product()) {
                 self.gemm.push(g);

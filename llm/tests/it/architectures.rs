@@ -1,5 +1,5 @@
 //! The embedded model on the SM versions that the other tests do not run on, as the software ga10b has them: decode
-//! in one launch and with one launch per operation, and a prompt on the tensor cores.
+//! in one launch and by batch steps, and a prompt on the tensor cores.
 
 use ga10b_llm::compare::{Bounds, Comparison};
 use ga10b_llm::sampler::argmax;
@@ -32,7 +32,7 @@ fn every_sm_chooses_the_tokens_of_the_reference() {
     let prompt = Tokenizer::from_gguf(&model.gguf).unwrap().encode(embedded::PROMPT).unwrap();
     let (logits, chosen) = expected(&model, &prompt);
     for arch in SMS {
-        for mode in [Mode::Persistent, Mode::Operations] {
+        for mode in [Mode::Stream, Mode::Batch] {
             let sim = Sim::new(SimConfig { arch, ..SimConfig::default() });
             let device = hcq::sim::open(sim.clone(), DeviceOptions::default()).unwrap();
             let options = EngineOptions::new(CONTEXT).with_mode(mode);
@@ -65,7 +65,7 @@ fn every_kernel_fits_an_sm_of_every_version() {
         let most = device.info().max_shared_per_block;
         let mut engine = Engine::new(&device, &model, &EngineOptions::new(CONTEXT)).unwrap();
         let kernels = engine.kernels().unwrap();
-        assert!(kernels.iter().any(|k| k.path == "step") && kernels.iter().any(|k| k.path == "prompt"));
+        assert!(kernels.iter().any(|k| k.path == "stream") && kernels.iter().any(|k| k.path == "prompt"));
         for used in kernels {
             assert!(u64::from(used.shared_bytes) <= most, "{arch}: {used:?}");
             assert!(used.residency.is_some_and(|r| r.blocks_per_sm > 0), "{arch}: {used:?}");

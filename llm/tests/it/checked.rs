@@ -38,7 +38,7 @@ fn two_steps(engine: &mut Engine) {
 #[test]
 fn a_token_in_one_launch_is_clean() {
     let model = "tiny-llama:q6_k".parse::<Synthesis>().unwrap().model(3).unwrap();
-    assert_clean_of(&model, Mode::Persistent, CacheType::F16, two_steps);
+    assert_clean_of(&model, Mode::Stream, CacheType::F16, two_steps);
 }
 
 /// Once among few tokens, once among all.
@@ -46,7 +46,7 @@ fn a_token_in_one_launch_is_clean() {
 fn a_token_that_is_drawn_is_clean() {
     for top_k in sample("top-k under checks", vec![40, 0], 2) {
         let options = SamplerOptions { temperature: 0.9, top_k, top_p: 0.9, min_p: 0.01, seed: 3 };
-        assert_clean(Mode::Operations, CacheType::F16, |engine| {
+        assert_clean(Mode::Batch, CacheType::F16, |engine| {
             let mut sampler = Sampler::new(options);
             let token = engine.step_sampled(1, &mut sampler).unwrap();
             engine.step_sampled(token, &mut sampler).unwrap();
@@ -58,7 +58,7 @@ fn a_token_that_is_drawn_is_clean() {
 fn tokens_of_models_of_other_types_in_one_launch_are_clean() {
     for mix in sample("types under checks", vec!["f16", "f32"], 2) {
         let model = format!("tiny-llama:{mix}").parse::<Synthesis>().unwrap().model(3).unwrap();
-        assert_clean_of(&model, Mode::Persistent, CacheType::F16, two_steps);
+        assert_clean_of(&model, Mode::Stream, CacheType::F16, two_steps);
     }
 }
 
@@ -70,7 +70,7 @@ fn a_prompt_and_a_token_in_one_launch_per_operation_are_clean() {
     let prompt = Tokenizer::from_gguf(&model.gguf).unwrap().encode(text).unwrap();
     assert!((16..64).contains(&prompt.len()), "{} tokens", prompt.len());
     for kv in sample("a prompt under checks", CacheType::ALL.to_vec(), 2) {
-        assert_clean(Mode::Operations, kv, |engine| {
+        assert_clean(Mode::Batch, kv, |engine| {
             engine.prefill(&prompt).unwrap();
             engine.step_greedy(1).unwrap();
         });
@@ -83,7 +83,7 @@ fn a_prompt_of_a_narrow_model_is_clean() {
     for ff in [64, 192] {
         let synthesis: Synthesis = "tiny-llama:f16".parse().unwrap();
         let model = synthesis.with_sizes(2, 128, ff).model(3).unwrap();
-        assert_clean_of(&model, Mode::Operations, CacheType::F16, |engine| {
+        assert_clean_of(&model, Mode::Batch, CacheType::F16, |engine| {
             engine.prefill(&[1, 2, 3, 4, 5, 6, 7, 8, 9]).unwrap();
         });
     }

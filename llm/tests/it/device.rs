@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use ga10b_llm::engine::PAGE;
 use ga10b_llm::gguf::{GgmlType, TensorView};
 use ga10b_llm::kernels::committed::cubin;
 use ga10b_llm::kernels::format::Format;
@@ -60,6 +61,43 @@ pub fn chunk(start: usize, tokens: &[u32]) -> Buffer {
     (state[0], state[COUNT_AT as usize]) = (start as u32, tokens.len() as u32);
     state.extend(tokens);
     words(&state)
+}
+
+/// The pages of a sequence in a cache that other sequences have pages of too.
+pub struct Paging {
+    /// By their order in the sequence.
+    pub pages: Vec<u32>,
+    kv_heads: usize,
+    /// Pages of the cache.
+    all: usize,
+}
+
+impl Paging {
+    /// Of a sequence with `positions` positions, in any order.
+    pub fn new(random: &mut Random, kv_heads: usize, positions: usize) -> Self {
+        let own = positions.div_ceil(PAGE);
+        let all = own + 2;
+        let mut pages: Vec<u32> = (0..all as u32).collect();
+        (1..all).for_each(|i| pages.swap(i, random.bits() as usize % (i + 1)));
+        pages.truncate(own);
+        Self { pages, kv_heads, all }
+    }
+
+    /// Of a sequence alone in the cache, in order.
+    pub fn in_order(kv_heads: usize, positions: usize) -> Self {
+        let all = positions.div_ceil(PAGE);
+        Self { pages: (0..all as u32).collect(), kv_heads, all }
+    }
+
+    /// Rows of the cache.
+    pub fn rows(&self) -> usize {
+        self.all * self.kv_heads * PAGE
+    }
+
+    /// The row of a position of a head.
+    pub fn row(&self, head: usize, position: usize) -> usize {
+        (self.pages[position / PAGE] as usize * self.kv_heads + head) * PAGE + position % PAGE
+    }
 }
 
 /// Rotation of each of `half_dim` pairs per position, in radians.

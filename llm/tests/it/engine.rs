@@ -34,7 +34,7 @@ fn logits_of_every_mix_agree_with_the_reference() {
     let device = device();
     for mix in sample("mixes of an engine", MIXES.to_vec(), 3) {
         let model = tiny(mix);
-        let mut engine = engine_in(Mode::Persistent, &device, &model, 16);
+        let mut engine = engine_in(Mode::Stream, &device, &model, 16);
         let mut reference = Reference::new(&model, 16).unwrap();
         let mut comparison = Comparison::new();
         for token in [1, 7, 500, 1023, 0, 7] {
@@ -48,7 +48,7 @@ fn logits_of_every_mix_agree_with_the_reference() {
 #[test]
 fn prefill_greedy_steps_and_reset_agree_bit_for_bit() {
     let model = tiny("q6_k");
-    let mut engine = engine_in(Mode::Persistent, &device(), &model, 12);
+    let mut engine = engine_in(Mode::Batch, &device(), &model, 12);
     let prompt = [3, 1, 4, 1, 5];
     let mut steps = Vec::new();
     for token in prompt {
@@ -84,10 +84,10 @@ fn tokens_drawn_on_the_device_are_those_that_the_cpu_draws() {
     for (mix, mode, host_state) in sample(
         "sampling on the device",
         vec![
-            ("q6_k", Mode::Persistent, true),
-            ("q6_k", Mode::Persistent, false),
-            ("f16", Mode::Persistent, true),
-            ("q4_k_m", Mode::Operations, false),
+            ("q6_k", Mode::Stream, true),
+            ("q6_k", Mode::Stream, false),
+            ("f16", Mode::Stream, true),
+            ("q4_k_m", Mode::Batch, false),
         ],
         2,
     ) {
@@ -131,7 +131,7 @@ fn prompts_of_any_length_agree_with_the_reference() {
     // Expanded weights of one type and of several, and weights that need no expansion.
     for (mix, lengths) in [("q6_k", &[9, 67][..]), ("q4_k_m", &[16]), ("f16", &[33])] {
         let model = tiny(mix);
-        let mut engine = engine_in(Mode::Persistent, &device, &model, 72);
+        let mut engine = engine_in(Mode::Stream, &device, &model, 72);
         let mut reference = Reference::new(&model, 72).unwrap();
         for &length in lengths {
             let prompt: Vec<u32> = (0..length).map(|i| (i * 37 + 11) % 1024).collect();
@@ -160,7 +160,7 @@ fn prompts_of_any_length_agree_with_the_reference() {
 fn a_prompt_after_a_longer_one_gives_the_same_bits_as_alone() {
     let (device, model) = (device(), tiny("q6_k"));
     for kv in [CacheType::F16, CacheType::Q8_0] {
-        let engine = || engine_with(Mode::Operations, kv, &device, &model, 64);
+        let engine = || engine_with(Mode::Batch, kv, &device, &model, 64);
         let (mut fresh, mut used) = (engine(), engine());
         let longer: Vec<u32> = (0..60).map(|i| i * 97 % 1024).collect();
         used.prefill(&longer).unwrap();
@@ -171,31 +171,16 @@ fn a_prompt_after_a_longer_one_gives_the_same_bits_as_alone() {
 }
 
 #[test]
-fn a_long_context_is_attended_in_shares() {
-    let model = tiny("f16");
-    let device = device();
-    let operations = |context| engine_in(Mode::Operations, &device, &model, context);
-    let (mut short, mut long) = (operations(64), operations(4096));
-    assert!(long.launches_per_token() > short.launches_per_token(), "one share each: nothing is tested");
-    for token in 0..40 {
-        let (a, b) = (short.step(token).unwrap(), long.step(token).unwrap());
-        let mut comparison = Comparison::new();
-        comparison.add(&a, &b);
-        assert!(comparison.nmse() < 1e-9, "token {token}: NMSE {:e}", comparison.nmse());
-    }
-}
-
-#[test]
 fn logits_with_a_cache_in_q8_0_agree_with_the_reference_that_has_one() {
     let device = device();
     for (mix, mode) in sample(
         "q8_0 caches",
         vec![
-            ("q6_k", Mode::Persistent),
-            ("q4_k_m", Mode::Persistent),
-            ("q8_0", Mode::Persistent),
-            ("f16", Mode::Persistent),
-            ("q6_k", Mode::Operations),
+            ("q6_k", Mode::Stream),
+            ("q4_k_m", Mode::Stream),
+            ("q8_0", Mode::Stream),
+            ("f16", Mode::Stream),
+            ("q6_k", Mode::Batch),
         ],
         3,
     ) {
@@ -245,7 +230,7 @@ fn a_profile_accounts_for_every_launch_and_byte() {
         let mut engine = engine_with(mode, kv, &device, &model, 8);
         let stats = engine.profile(3, Duration::ZERO).unwrap();
         let count: u64 = stats.iter().map(|s| s.count).sum();
-        assert!(mode == Mode::Persistent || count == 3 * engine.launches_per_token());
+        assert!(mode == Mode::Stream || count == 3 * engine.launches_per_token());
         let values = 2 * 2 * model.config.kv_dim() as u64;
         let position = if kv == CacheType::F16 { 2 * values } else { values / 32 * 34 };
         assert_eq!(engine.cache_bytes_per_position(), position);
@@ -260,7 +245,7 @@ fn a_profile_accounts_for_every_launch_and_byte() {
 fn a_state_in_host_memory_gives_the_same_bits() {
     let (device, model) = (device(), tiny("q6_k"));
     let engine = |host| {
-        let options = EngineOptions::new(16).with_mode(Mode::Persistent).with_host_state(host);
+        let options = EngineOptions::new(16).with_mode(Mode::Stream).with_host_state(host);
         Engine::new(&device, &model, &options).unwrap()
     };
     let (mut near, mut far) = (engine(true), engine(false));
@@ -281,7 +266,7 @@ fn a_step_in_one_launch_gives_the_same_bits_as_a_launch_per_phase() {
     let device = device();
     for mix in ["q6_k", "q4_k_m", "f16"] {
         let model = tiny(mix);
-        let [mut one, mut many] = [(); 2].map(|()| engine_in(Mode::Persistent, &device, &model, 16));
+        let [mut one, mut many] = [(); 2].map(|()| engine_in(Mode::Stream, &device, &model, 16));
         assert_eq!(one.launches_per_token(), 1);
         for token in [5, 9, 1000, 5, 5] {
             let same = one.step(token).unwrap() == many.step_by_phases(token).unwrap();

@@ -39,7 +39,7 @@ fn engine(device: &Device, model: &Model, mode: Mode, kv: CacheType) -> Engine {
 /// The modes that an architecture has.
 fn modes(model: &Model) -> Vec<Mode> {
     let in_one_launch = Engine::step_kernel_lacks(&model.config, CONTEXT).is_none();
-    Mode::ALL.into_iter().filter(|mode| in_one_launch || *mode == Mode::Operations).collect()
+    Mode::ALL.into_iter().filter(|mode| in_one_launch || *mode == Mode::Batch).collect()
 }
 
 /// The difference that a cache of type `kv` makes after a prompt, beside one in f16.
@@ -105,7 +105,7 @@ fn a_prompt_through_experts_agrees_and_gives_the_same_bits() {
     let prompt: Vec<u32> = (0..200).map(|i| (i * 37 + 11) % 1024).collect();
     for mix in sample("experts", vec!["q6_k", "f16"], 2) {
         let model = model("tiny-olmoe", mix);
-        let options = EngineOptions::new(256).with_mode(Mode::Operations);
+        let options = EngineOptions::new(256).with_mode(Mode::Batch);
         let mut engine = Engine::new(&device, &model, &options).unwrap();
         engine.start_trace().unwrap();
         let traced = engine.prefill(&prompt).unwrap();
@@ -128,16 +128,16 @@ fn a_prompt_through_experts_agrees_and_gives_the_same_bits() {
 fn layer_norms_of_any_width_agree_with_the_reference() {
     let device = device();
     let cases = vec![
-        (256, "q6_k", Mode::Persistent),
-        (1600, "q8_0", Mode::Persistent),
-        (1600, "f16", Mode::Persistent),
-        (2048, "q4_k_m", Mode::Persistent),
-        (2112, "q8_0", Mode::Operations),
+        (256, "q6_k", Mode::Stream),
+        (1600, "q8_0", Mode::Stream),
+        (1600, "f16", Mode::Stream),
+        (2048, "q4_k_m", Mode::Stream),
+        (2112, "q8_0", Mode::Batch),
     ];
     for (hidden, mix, mode) in sample("layer norms of any width", cases, 3) {
         let synthesis: Synthesis = format!("tiny-gpt2:{mix}").parse().unwrap();
         let model = synthesis.with_sizes(2, hidden, 1024).model(5).unwrap();
-        assert_eq!(engine(&device, &model, Mode::Persistent, CacheType::F16).mode(), mode, "{hidden}");
+        assert_eq!(engine(&device, &model, Mode::Stream, CacheType::F16).mode(), mode, "{hidden}");
         agrees(&device, &model, mode, CacheType::F16);
     }
 }
@@ -150,7 +150,7 @@ fn a_large_mean_costs_a_layer_norm_no_digits() {
     let craft = (0..48 * hidden).fold(Craft::new("tiny-gpt2:f16"), |craft, at| {
         craft.value("position_embd.weight", at, 8.0 + (at * 37 % 101) as f32 / 100.0)
     });
-    agrees(&device, &craft.model().unwrap(), Mode::Persistent, CacheType::F16);
+    agrees(&device, &craft.model().unwrap(), Mode::Stream, CacheType::F16);
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn types_that_are_stored_as_others_agree_with_the_reference() {
     let mixes = ["q4_1", "q5_0", "q5_1", "q2_k", "q3_k", "iq4_nl", "iq4_xs", "mxfp4"];
     let cases = mixes.into_iter().flat_map(|mix| ["tiny-llama", "tiny-qwen2"].map(|shape| (shape, mix)));
     for (shape, mix) in sample("types stored as others", cases.collect(), 4) {
-        agrees(&device, &model(shape, mix), Mode::Persistent, CacheType::F16);
+        agrees(&device, &model(shape, mix), Mode::Stream, CacheType::F16);
     }
 }
 
@@ -243,7 +243,7 @@ fn caps_windows_and_bases_change_the_logits() {
         let mut comparison = Comparison::new();
         comparison.add(&wanted, &logits(&changed));
         assert!(comparison.nmse() > 1e-5, "{shape}: {key} changes the logits by {:e}", comparison.nmse());
-        let mut engine = engine(&device(), &changed, Mode::Operations, CacheType::F16);
+        let mut engine = engine(&device(), &changed, Mode::Batch, CacheType::F16);
         let mut comparison = Comparison::new();
         comparison.add(&logits(&changed), &engine.prefill(&STORY).unwrap());
         assert!(comparison.nmse() < Bounds::FLOAT.nmse, "{shape}, {key}: NMSE {:e}", comparison.nmse());
@@ -278,7 +278,7 @@ fn a_window_of_the_whole_context_takes_the_step_kernel() {
     assert_eq!(Engine::step_kernel_lacks(&model.config, window), None);
     assert_eq!(Engine::step_kernel_lacks(&model.config, window + 1), Some("windows of positions"));
     let mut engine = Engine::new(&device, &model, &EngineOptions::new(window)).unwrap();
-    assert_eq!(engine.mode(), Mode::Persistent);
+    assert_eq!(engine.mode(), Mode::Stream);
     let mut reference = Reference::new(&model, window).unwrap();
     let mut comparison = Comparison::new();
     comparison.add(&reference.prefill(&STORY[..window]).unwrap(), &engine.prefill(&STORY[..window]).unwrap());

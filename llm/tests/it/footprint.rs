@@ -29,13 +29,13 @@ fn used_and_needed(model: &Model, sm_count: u32, options: &EngineOptions) -> (u6
 fn an_engine_takes_what_its_footprint_says() {
     let model = embedded::model().unwrap();
     for (sm_count, context, kv, mode) in [
-        (2, 64, CacheType::F16, Mode::Operations),
-        (4, 64, CacheType::F16, Mode::Persistent),
-        (8, 1024, CacheType::F16, Mode::Persistent),
-        (10, 64, CacheType::F16, Mode::Operations),
-        (14, 64, CacheType::Q8_0, Mode::Operations),
-        (16, 1024, CacheType::Q8_0, Mode::Persistent),
-        (16, 1024, CacheType::F16, Mode::Persistent),
+        (2, 64, CacheType::F16, Mode::Batch),
+        (4, 64, CacheType::F16, Mode::Stream),
+        (8, 1024, CacheType::F16, Mode::Stream),
+        (10, 64, CacheType::F16, Mode::Batch),
+        (14, 64, CacheType::Q8_0, Mode::Batch),
+        (16, 1024, CacheType::Q8_0, Mode::Stream),
+        (16, 1024, CacheType::F16, Mode::Stream),
     ] {
         let options = EngineOptions::new(context).with_cache(kv).with_mode(mode);
         let (used, needed) = used_and_needed(&model, sm_count, &options);
@@ -77,7 +77,7 @@ fn columns_take_what_their_footprint_says() {
 fn a_mixture_of_experts_takes_what_its_footprint_says() {
     let model = "tiny-olmoe:q6_k".parse::<Synthesis>().unwrap().model(3).unwrap();
     for context in [64, 1024] {
-        let options = EngineOptions::new(context).with_mode(Mode::Operations);
+        let options = EngineOptions::new(context).with_mode(Mode::Batch);
         let (used, needed) = used_and_needed(&model, 8, &options);
         assert!(used <= needed.total(), "{context} positions: {used} used, {needed:?}");
         assert!(needed.total() <= used + ABOVE, "{context} positions: {used} used, {needed:?}");

@@ -64,7 +64,7 @@ fn kernels_of_chains_begin_with_their_wait() {
             }
         }
     }
-    assert!(linked > 100, "{linked} kernels");
+    assert!(linked > 60, "{linked} kernels");
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn a_prompt_and_tokens_are_the_same() {
     let prompt = text(&model);
     for kv in ga10b_oracles::sample("early links of a prompt", CacheType::ALL.to_vec(), 2) {
         assert_same(&format!("{kv:?}"), |device| {
-            let options = EngineOptions::new(64).with_mode(Mode::Operations).with_cache(kv);
+            let options = EngineOptions::new(64).with_mode(Mode::Batch).with_cache(kv);
             let mut engine = Engine::new(device, &model, &options).unwrap();
             vec![engine.prefill(&prompt).unwrap(), engine.step(3).unwrap(), engine.step(5).unwrap()]
         });
@@ -85,7 +85,7 @@ fn tokens_of_other_architectures_are_the_same() {
     for shape in ga10b_oracles::sample("early links of architectures", SHAPES.to_vec(), 4) {
         let model = shape.parse::<Synthesis>().unwrap().model(3).unwrap();
         assert_same(shape, |device| {
-            let options = EngineOptions::new(64).with_mode(Mode::Operations);
+            let options = EngineOptions::new(64).with_mode(Mode::Batch);
             let mut engine = Engine::new(device, &model, &options).unwrap();
             let prompt: Vec<u32> = (1..10).collect();
             vec![engine.prefill(&prompt).unwrap(), engine.step(3).unwrap()]

@@ -12,7 +12,6 @@ use hcq::DeviceOptions;
 /// Positions at which a token is counted; the cache of the last does not fit the level-2 cache.
 const POSITIONS: [usize; 3] = [2_047, 8_191, 32_767];
 /// Query heads of the model that share a key/value head.
-const GROUP: f64 = 4.0;
 /// Times that a token is counted.
 const ATTEMPTS: usize = 3;
 /// Bytes of a DRAM sector.
@@ -67,35 +66,26 @@ fn costs(engine: &mut Engine, sim: &Sim, work: impl Fn(&mut Engine)) -> Vec<Cost
 #[test]
 fn a_token_far_into_a_context_costs_what_its_position_says() {
     let model = model();
-    for (mode, kv) in [
-        (Mode::Operations, CacheType::F16),
-        (Mode::Operations, CacheType::Q8_0),
-        (Mode::Persistent, CacheType::F16),
-        (Mode::Persistent, CacheType::Q8_0),
-    ] {
-        let (mut engine, sim) = engine(&model, mode, kv);
+    for kv in CacheType::ALL {
+        let (mut engine, sim) = engine(&model, Mode::Stream, kv);
         let per_position = engine.cache_bytes_per_position() as f64;
         let costs = costs(&mut engine, &sim, |engine| {
             engine.step_by_phases(1).unwrap();
         });
-        let case = format!("{mode:?}, {kv:?}");
+        let case = format!("{kv:?}");
         let [near, far] = [0, 1].map(|i| {
             let positions = (POSITIONS[i + 1] - POSITIONS[i]) as f64;
             (costs[i + 1].instructions - costs[i].instructions) / positions
         });
         eprintln!("{case}: {near:.2} and {far:.2} instructions of a warp per position");
         assert!((far / near - 1.0).abs() < 0.05, "{case}: {near} and then {far} instructions per position");
-        // The persistent step reads the cache once for all heads that share it. Operations read it once per
-        // head; the share of DRAM depends on which blocks run together, here as many as the computer has
-        // cores.
-        let most = if mode == Mode::Persistent { 1.05 } else { 1.05 * GROUP };
+        // The step reads the cache once for all heads that share it.
         let bytes = (costs[2].dram_bytes - costs[1].dram_bytes) / (POSITIONS[2] - POSITIONS[1]) as f64;
         let ratio = bytes / per_position;
         eprintln!("{case}: {bytes:.1} bytes of DRAM per position of {per_position} bytes, {ratio:.3}");
-        assert!((0.95..most).contains(&ratio), "{case}: {ratio:.3} bytes of DRAM per cached byte");
-        // A block per SM in the persistent step; four smaller ones in operations, the same number for each
-        // head.
-        let blocks = if mode == Mode::Persistent { 16.0 } else { 64.0 };
+        assert!((0.95..1.05).contains(&ratio), "{case}: {ratio:.3} bytes of DRAM per cached byte");
+        // A block per SM.
+        let blocks = 16.0;
         let busiest = (costs[2].busiest - costs[1].busiest) / (costs[2].instructions - costs[1].instructions);
         eprintln!("{case}: the busiest block has {:.3} of its share", blocks * busiest);
         assert!(

@@ -8,13 +8,13 @@ use ga10b_llm::kernels::prompt::gemm::{self, Output, TILES};
 use ga10b_llm::kernels::prompt::vector::{self, EXPAND_THREADS, NORM_THREADS, ROPE_THREADS};
 use ga10b_llm::kernels::prompt::{attention, dequantize, shares};
 use half::f16;
-use hcq::LaunchConfig;
+use hcq::{Buffer, LaunchConfig};
 use proptest::prelude::*;
 
 use crate::device::{
-    Random, attended, chunk, config, dequantized, dot, floats, formats, frequencies, halves, is_q8_0_of,
-    launch, limits, matrix, nmse, q8_0, q8_0_row, q8_0_values, read, read_bytes, read_halves, steps, turned,
-    upload,
+    Paging, Random, attended, chunk, config, dequantized, dot, floats, formats, frequencies, halves,
+    is_q8_0_of, launch, limits, matrix, nmse, q8_0, q8_0_row, q8_0_values, read, read_bytes, read_halves,
+    steps, turned, upload, words,
 };
 
 proptest! {
@@ -142,7 +142,9 @@ proptest! {
         seed: u64,
     ) {
         let random = &mut Random(seed);
-        let (dim, context) = (2 * half_dim, start + tokens + 2);
+        let dim = 2 * half_dim;
+        let paging = Paging::new(random, kv_heads, start + tokens);
+        let rows = paging.rows();
         let frequencies = frequencies(half_dim);
         let width = (heads + 2 * kv_heads) * dim;
         let parts = random.values(shares * (tokens + 1) * width);
@@ -150,12 +152,12 @@ proptest! {
         for part in parts.chunks_exact(qkv.len()) {
             qkv.iter_mut().zip(part).for_each(|(sum, p)| *sum += p);
         }
-        let cache = || upload(&vec![0; 2 * kv_heads * context * dim]);
+        let cache = || upload(&vec![0; 2 * rows * dim]);
         let (q, keys, values) = (halves(&vec![f16::ZERO; (tokens + 1) * heads * dim]), cache(), cache());
         let args = vector::PromptRope {
             qkv: &floats(&parts), turns: &steps(&frequencies), prompt: &chunk(start, &vec![0; tokens]), q: &q,
             keys: &keys, values: &values, heads: heads as u32, kv_heads: kv_heads as u32, half_dim: half_dim as u32,
-            context: Some(context as u32), tables: None,
+            tables: &words(&paging.pages),
             shares: shares as u32, share_pitch: tokens as u32 + 1, factor: 0.5, scales_at: None,
         };
         let pairs = (width / 2) as u32;
@@ -165,7 +167,7 @@ proptest! {
 
         let q = read_halves(&q, (tokens + 1) * heads * dim);
         prop_assert!(q[tokens * heads * dim..].iter().all(|v| *v == 0.0));
-        let [keys, values] = [keys, values].map(|cache| read_halves(&cache, kv_heads * context * dim));
+        let [keys, values] = [keys, values].map(|cache| read_halves(&cache, rows * dim));
         for token in 0..tokens {
             let rotated: Vec<f64> = qkv[token * width..][..width]
                 .chunks_exact(2)
@@ -180,16 +182,18 @@ proptest! {
             let queries: Vec<f64> = rotated[..heads * dim].iter().map(|v| 0.5 * v).collect();
             prop_assert!(nmse(&q[token * heads * dim..][..heads * dim], &queries) < 1e-6);
             for head in 0..kv_heads {
-                let at = (head * context + start + token) * dim;
+                let at = paging.row(head, start + token) * dim;
                 let from = (heads + head) * dim;
                 prop_assert!(nmse(&keys[at..at + dim], &rotated[from..from + dim]) < 1e-6);
                 let from = from + kv_heads * dim;
                 prop_assert!(nmse(&values[at..at + dim], &rotated[from..from + dim]) < 1e-6);
             }
         }
+        let positions = (0..kv_heads).flat_map(|head| (start..start + tokens).map(move |at| (head, at)));
+        let own: Vec<usize> = positions.map(|(head, at)| paging.row(head, at)).collect();
         for cache in [keys, values] {
             let written = cache.chunks_exact(dim).enumerate().filter(|(_, row)| row.iter().any(|v| *v != 0.0));
-            prop_assert!(written.into_iter().all(|(row, _)| (start..start + tokens).contains(&(row % context))));
+            prop_assert!(written.into_iter().all(|(row, _)| own.contains(&row)));
         }
     }
 
@@ -203,8 +207,9 @@ proptest! {
         seed: u64,
     ) {
         let random = &mut Random(seed);
-        let (dim, context) = (32 * blocks, start + tokens + 2);
-        let (half_dim, rows) = (dim / 2, kv_heads * context);
+        let dim = 32 * blocks;
+        let paging = Paging::new(random, kv_heads, start + tokens);
+        let (half_dim, rows) = (dim / 2, paging.rows());
         let frequencies = frequencies(half_dim);
         let width = (heads + 2 * kv_heads) * dim;
         let qkv = random.values(tokens * width);
@@ -214,19 +219,18 @@ proptest! {
         let before = [before(), before()];
         let [keys, values] = [0, 1].map(|i| upload(&before[i]));
         let q = halves(&vec![f16::ZERO; tokens * heads * dim]);
-        let place = chunk(start, &vec![0; tokens]);
+        let (place, tables) = (chunk(start, &vec![0; tokens]), words(&paging.pages));
         let args = vector::PromptRope {
             qkv: &floats(&qkv), turns: &steps(&frequencies), prompt: &place, q: &q, keys: &keys, values: &values,
             heads: heads as u32, kv_heads: kv_heads as u32, half_dim: half_dim as u32,
-            context: Some(context as u32), tables: None,
-            shares: 1, share_pitch: tokens as u32, factor: 1.0, scales_at: Some((rows * dim) as u32),
+            tables: &tables, shares: 1, share_pitch: tokens as u32, factor: 1.0, scales_at: Some((rows * dim) as u32),
         };
         let grid = (((width / 2) as u32).div_ceil(ROPE_THREADS), tokens as u32 + 1);
         launch("prompt", "prompt_rope_q8_0", LaunchConfig::new(grid, ROPE_THREADS), args);
         let cached = [&keys, &values].map(|cache| read_bytes(cache, len));
         for (i, cache) in cached.iter().enumerate() {
-            for (head, position) in (0..kv_heads).flat_map(|h| (0..context).map(move |p| (h, p))) {
-                let row = |cache: &[u8]| q8_0_row(cache, rows, dim, head * context + position);
+            for (head, position) in (0..kv_heads).flat_map(|h| (0..start + tokens).map(move |p| (h, p))) {
+                let row = |cache: &[u8]| q8_0_row(cache, rows, dim, paging.row(head, position));
                 if !(start..start + tokens).contains(&position) {
                     prop_assert_eq!(row(cache), row(&before[i]), "row {} of head {}", position, head);
                     continue;
@@ -244,21 +248,24 @@ proptest! {
         }
 
         let untouched = f16::from_f32(7.5);
-        let expanded = [0, 1].map(|_| halves(&vec![untouched; rows * dim]));
+        let in_order = Paging::in_order(kv_heads, start + tokens);
+        let count = in_order.rows() * dim;
+        let expanded = [0, 1].map(|_| halves(&vec![untouched; count]));
         let factors = [0.5f32, 0.125];
         let args = vector::Expand {
-            keys: &keys, values: &values, prompt: &place, expanded_keys: &expanded[0], expanded_values: &expanded[1],
-            context: context as u32, head_dim: dim as u32, key_factor: factors[0], value_factor: factors[1],
+            keys: &keys, values: &values, prompt: &place, tables: &tables,
+            expanded_keys: &expanded[0], expanded_values: &expanded[1], kv_heads: kv_heads as u32, head_dim: dim as u32, key_factor: factors[0], value_factor: factors[1],
             scales_at: (rows * dim) as u32,
         };
         launch("prompt", "prompt_expand", LaunchConfig::new((3, kv_heads as u32, 2), EXPAND_THREADS), args);
         for ((cache, expanded), factor) in cached.iter().zip(&expanded).zip(factors) {
-            let wanted: Vec<f32> = q8_0_values(cache).into_iter().map(|v| factor * v).collect();
-            for (i, found) in read_halves(expanded, rows * dim).into_iter().enumerate() {
-                let there = i / dim % context < start + tokens;
-                let wanted = if there { f16::from_f32(wanted[i]) } else { untouched };
-                prop_assert_eq!(found, wanted.to_f32(), "value {}", i);
+            let mut wanted = vec![untouched.to_f32(); count];
+            for (head, position) in (0..kv_heads).flat_map(|h| (0..start + tokens).map(move |p| (h, p))) {
+                let values = q8_0_values(&q8_0_row(cache, rows, dim, paging.row(head, position)));
+                let to = &mut wanted[in_order.row(head, position) * dim..][..dim];
+                to.iter_mut().zip(values).for_each(|(to, v)| *to = f16::from_f32(factor * v).to_f32());
             }
+            prop_assert!(read_halves(expanded, count) == wanted);
         }
     }
 
@@ -271,17 +278,26 @@ proptest! {
         tokens in 1usize..80,
         most in prop_oneof![Just(1u32), 2u32..9],
         limits in limits(),
+        in_order: bool,
         seed: u64,
     ) {
         let random = &mut Random(seed);
-        let (heads, dim, context) = (kv_heads * group, 8 * eighths, start + tokens + seed as usize % 5);
-        let q: Vec<f16> = random.values(tokens * heads * dim).iter().map(|v| f16::from_f32(4.0 * v)).collect();
-        // Values past the chunk must not matter: they are all NaN.
-        let mut cache = || -> Vec<f16> {
-            let value = |i| if i / dim % context < start + tokens { f16::from_f32(random.value()) } else { f16::NAN };
-            (0..kv_heads * context * dim).map(value).collect()
+        let (heads, dim, context) = (kv_heads * group, 8 * eighths, start + tokens);
+        let paging = match in_order {
+            true => Paging::in_order(kv_heads, context),
+            false => Paging::new(random, kv_heads, context),
         };
-        let (keys, values) = (cache(), cache());
+        let q: Vec<f16> = random.values(tokens * heads * dim).iter().map(|v| f16::from_f32(4.0 * v)).collect();
+        // Values past the chunk and on other pages must not matter: they are all NaN.
+        let mut cache = || -> (Vec<f16>, Buffer) {
+            let values = random.halves(kv_heads * context * dim);
+            let mut paged = vec![f16::NAN; paging.rows() * dim];
+            for (i, row) in values.chunks_exact(dim).enumerate() {
+                paged[paging.row(i / context, i % context) * dim..][..dim].copy_from_slice(row);
+            }
+            (values, halves(&paged))
+        };
+        let ((keys, paged_keys), (values, paged_values)) = (cache(), cache());
         let out = halves(&vec![f16::ZERO; (tokens + 1) * heads * dim]);
         let dims = HEAD_DIMS.into_iter().find(|d| *d as usize >= dim).unwrap();
         // Parts that are not written must not be read either.
@@ -289,8 +305,8 @@ proptest! {
         let prompt = &chunk(start, &vec![0; tokens]);
         let (window, cap) = limits.unzip();
         let args = attention::PromptAttention {
-            q: &halves(&q), keys: &halves(&keys), values: &halves(&values), prompt, out: &out,
-            context: context as u32, head_dim: dim as u32, group: group as u32, scale: 1.0 / (dim as f32).sqrt(),
+            q: &halves(&q), keys: &paged_keys, values: &paged_values, prompt, out: &out,
+            tables: &words(&paging.pages), in_order: in_order.into(), kv_heads: kv_heads as u32, head_dim: dim as u32, group: group as u32, scale: 1.0 / (dim as f32).sqrt(),
             partials: &partials, window, cap,
         };
         let grid = ((tokens as u32).div_ceil(shares::TOKENS) + 1, heads as u32, most);

@@ -68,10 +68,10 @@ fn a_session_goes_on_bit_for_bit() {
     let model = Craft::new("tiny-llama:q6_k").model().unwrap();
     let tokens: Vec<u32> = (0..CONTEXT as u32).map(|i| (i * 37 + i / 5) % 1024).collect();
     let modes = vec![
-        (Mode::Operations, CacheType::F16),
-        (Mode::Operations, CacheType::Q8_0),
-        (Mode::Persistent, CacheType::F16),
-        (Mode::Persistent, CacheType::Q8_0),
+        (Mode::Batch, CacheType::F16),
+        (Mode::Batch, CacheType::Q8_0),
+        (Mode::Stream, CacheType::F16),
+        (Mode::Stream, CacheType::Q8_0),
     ];
     for (mode, kv) in sample("sessions", modes, 2) {
         let mut both = [(); 2].map(|()| engine(&model, mode, kv, CONTEXT));
@@ -87,17 +87,17 @@ fn a_session_goes_on_bit_for_bit() {
 #[test]
 fn sessions_of_other_architectures_go_on_bit_for_bit() {
     let cases = vec![
-        ("tiny-gemma2:q6_k", Mode::Operations, CacheType::F16),
-        ("tiny-gemma3:q8_0", Mode::Operations, CacheType::Q8_0),
-        ("tiny-mistral:q4_k_m", Mode::Operations, CacheType::F16),
-        ("tiny-gpt2:q6_k", Mode::Persistent, CacheType::F16),
-        ("tiny-gpt2:f16", Mode::Operations, CacheType::Q8_0),
-        ("tiny-olmoe:q6_k", Mode::Operations, CacheType::F16),
-        ("tiny-qwen2:q8_0", Mode::Persistent, CacheType::F16),
-        ("tiny-qwen3:q6_k", Mode::Persistent, CacheType::Q8_0),
-        ("tiny-smollm3:q4_k_m", Mode::Persistent, CacheType::F16),
-        ("tiny-gemma:q6_k", Mode::Operations, CacheType::F16),
-        ("tiny-phi4:q8_0", Mode::Persistent, CacheType::Q8_0),
+        ("tiny-gemma2:q6_k", Mode::Batch, CacheType::F16),
+        ("tiny-gemma3:q8_0", Mode::Batch, CacheType::Q8_0),
+        ("tiny-mistral:q4_k_m", Mode::Batch, CacheType::F16),
+        ("tiny-gpt2:q6_k", Mode::Stream, CacheType::F16),
+        ("tiny-gpt2:f16", Mode::Batch, CacheType::Q8_0),
+        ("tiny-olmoe:q6_k", Mode::Batch, CacheType::F16),
+        ("tiny-qwen2:q8_0", Mode::Stream, CacheType::F16),
+        ("tiny-qwen3:q6_k", Mode::Stream, CacheType::Q8_0),
+        ("tiny-smollm3:q4_k_m", Mode::Stream, CacheType::F16),
+        ("tiny-gemma:q6_k", Mode::Batch, CacheType::F16),
+        ("tiny-phi4:q8_0", Mode::Stream, CacheType::Q8_0),
     ];
     for shape in SHAPES.iter().filter(|shape| shape.starts_with("tiny-") && **shape != "tiny-llama") {
         assert!(cases.iter().any(|(name, ..)| name.starts_with(shape)), "no session of {shape}");
@@ -120,7 +120,7 @@ fn sessions_of_other_architectures_go_on_bit_for_bit() {
 fn rotations_and_windows_are_named() {
     let rotation = |craft: Craft| {
         let model = craft.model().unwrap();
-        let engine = engine(&model, Mode::Operations, CacheType::F16, 8);
+        let engine = engine(&model, Mode::Batch, CacheType::F16, 8);
         let bytes = saved(&engine, &model, &text(&[]));
         Reader::begin(&bytes[..]).unwrap().summary().rotation.clone()
     };
@@ -143,8 +143,8 @@ fn rotations_and_windows_are_named() {
 fn another_context_has_the_same_keys_and_values() {
     let model = embedded::model().unwrap();
     for kv in CacheType::ALL {
-        let mut short = engine(&model, Mode::Operations, kv, 20);
-        let mut long = engine(&model, Mode::Operations, kv, 90);
+        let mut short = engine(&model, Mode::Batch, kv, 20);
+        let mut long = engine(&model, Mode::Batch, kv, 90);
         let tokens: Vec<u32> = (5..22).collect();
         short.prefill(&tokens).unwrap();
         let session = text(&tokens);
@@ -164,14 +164,14 @@ fn another_context_has_the_same_keys_and_values() {
 #[test]
 fn what_differs_is_named() {
     let model = Craft::new("tiny-llama:f16").model().unwrap();
-    let mut first = engine(&model, Mode::Operations, CacheType::F16, 40);
+    let mut first = engine(&model, Mode::Batch, CacheType::F16, 40);
     let tokens: Vec<u32> = (1..31).collect();
     first.prefill(&tokens).unwrap();
     let messages = vec![Message::new("user", "Hello"), Message::new("assistant", "\u{1f98a}")];
     let session = Session { tokens: tokens.clone(), messages: Some(messages) };
     let bytes = saved(&first, &model, &session);
     let refused = |model: &Model, kv: CacheType, context: usize| {
-        let mut engine = engine(model, Mode::Operations, kv, context);
+        let mut engine = engine(model, Mode::Batch, kv, context);
         let error = load(&mut engine, model, &bytes).unwrap_err();
         assert_eq!(engine.position(), 0);
         engine.step(1).unwrap();
@@ -200,7 +200,7 @@ fn what_differs_is_named() {
 /// A session of a few positions, for tests without an engine.
 fn small() -> Vec<u8> {
     let model = embedded::model().unwrap();
-    let mut engine = engine(&model, Mode::Operations, CacheType::F16, 8);
+    let mut engine = engine(&model, Mode::Batch, CacheType::F16, 8);
     engine.prefill(&[5, 6, 7]).unwrap();
     let messages = Some(vec![Message::new("user", "Once upon a time")]);
     saved(&engine, &model, &Session { tokens: vec![5, 6, 7, 8], messages })
@@ -214,7 +214,7 @@ fn read(bytes: &[u8]) -> ga10b_llm::Result<Session> {
 #[test]
 fn a_damaged_file_is_an_error_and_leaves_the_engine_usable() {
     let model = embedded::model().unwrap();
-    let mut engine = engine(&model, Mode::Operations, CacheType::F16, 8);
+    let mut engine = engine(&model, Mode::Batch, CacheType::F16, 8);
     let logits = engine.step(9).unwrap();
     let good = small();
     for at in [good.len() - 1, good.len() - 20, good.len() / 2] {

@@ -514,13 +514,13 @@ fn drafts_give_the_text_that_is_written_without_them() {
 
     // The model itself, with a context that the text leaves: another engine, which rounds in another way.
     let draft = || {
-        let options = EngineOptions::new(prompt.len() + 30).with_mode(Mode::Operations);
+        let options = EngineOptions::new(prompt.len() + 30).with_mode(Mode::Batch);
         let engine = Engine::new(&device(), &target, &options).unwrap();
         Box::new(DraftModel::new(Box::new(engine), target.config.vocab))
     };
     let (found, own) = run(draft(), fixed);
     assert_eq!(found, wanted);
-    assert!(own.acceptance() > Some(0.9) && own.tokens_per_step() > Some(3.0), "{own:?}");
+    assert!(own.acceptance() > Some(0.9) && own.tokens_per_step() > Some(2.9), "{own:?}");
     assert_eq!(run(draft(), SpeculatorOptions::new(MOST)).0, wanted);
 }
 

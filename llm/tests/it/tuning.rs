@@ -9,16 +9,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ga10b_llm::compare::Comparison;
-use ga10b_llm::kernels::operations::matvec::{self, Epilogue};
 use ga10b_llm::kernels::prompt::gemm;
 use ga10b_llm::kernels::prompt::tile::ProductTile;
-use ga10b_llm::search::{self, Counter, Limits, Listener, Meter, Outcome, Part, Progress};
+use ga10b_llm::sampler::argmax;
+use ga10b_llm::search::{self, Counter, Limits, Listener, Meter, Outcome, Progress};
 use ga10b_llm::synthesize::Synthesis;
 use ga10b_llm::tuning::{
-    Compiler, Entry, Gpu, KernelFile, Kernels, Method, ModelShape, Store, Subject, Tuned, TunedGemm,
-    TunedMatvec, Tuning,
+    Compiler, Entry, Gpu, KernelFile, Kernels, Method, ModelShape, Store, Subject, Tuned, TunedGemm, Tuning,
 };
-use ga10b_llm::{Decoder, Engine, EngineOptions, Mode, Model};
+use ga10b_llm::{Decoder, Engine, EngineOptions, Model};
 use ga10b_sim::{Sim, SimConfig};
 use hcq::{Device, DeviceOptions};
 use proptest::prelude::*;
@@ -83,43 +82,27 @@ impl Listener for Keep {
     }
 }
 
-fn limits(parts: &[Part], candidates: usize) -> Limits {
-    Limits {
-        parts: parts.to_vec(),
-        budget: Duration::from_secs(300),
-        repeats: 1,
-        warm_up: Duration::ZERO,
-        context: 64,
-        candidates,
-    }
+fn limits(candidates: usize) -> Limits {
+    Limits { budget: Duration::from_secs(300), repeats: 1, warm_up: Duration::ZERO, context: 64, candidates }
 }
 
-/// Greedy tokens of a step in one launch, and of one launch per operation.
+/// Greedy tokens after a prompt.
 fn tokens(device: &Device, model: &Model, tuning: &Tuning) -> Vec<u32> {
-    let modes = [Mode::Persistent, Mode::Operations].into_iter();
-    let of = |mode| {
-        let mut engine = engine(device, model, mode, tuning);
-        let mut token = 1;
-        let next = move |_| {
-            token = engine.step_greedy(token).unwrap();
-            token
-        };
-        (0..TOKENS).map(next).collect::<Vec<_>>()
+    let mut engine = engine(device, model, tuning);
+    let mut token = argmax(&engine.prefill(&prompt()).unwrap());
+    let next = move |_| {
+        token = engine.step_greedy(token).unwrap();
+        token
     };
-    modes.flat_map(of).collect()
+    (0..TOKENS).map(next).collect()
 }
 
-/// Logits of a step in one launch, of one launch per operation, and after a prompt.
-fn logits(device: &Device, model: &Model, tuning: &Tuning) -> [Vec<f32>; 3] {
-    let mut persistent = engine(device, model, Mode::Persistent, tuning);
-    let mut operations = engine(device, model, Mode::Operations, tuning);
-    let prompt: Vec<u32> = (1..20).map(|i| i * 37 % 1000).collect();
-    let first = operations.step(7).unwrap();
-    [persistent.step(7).unwrap(), first, operations.prefill(&prompt).unwrap()]
+fn prompt() -> Vec<u32> {
+    (1..20).map(|i| i * 37 % 500).collect()
 }
 
-fn engine(device: &Device, model: &Model, mode: Mode, tuning: &Tuning) -> Engine {
-    let options = EngineOptions::new(64).with_mode(mode).with_tuning(tuning.clone());
+fn engine(device: &Device, model: &Model, tuning: &Tuning) -> Engine {
+    let options = EngineOptions::new(64).with_tuning(tuning.clone());
     Engine::new(device, model, &options).unwrap()
 }
 
@@ -129,20 +112,17 @@ fn a_search_is_kept_and_gives_the_same_tokens() {
     kept_search(&tiny("f16", (256, 512)));
 }
 
-/// Searches all parts for `model`.
+/// Searches the shapes for `model`.
 fn kept_search(model: &Model) {
     let Some(compiler) = compiler() else { return };
     let folder = tempfile::tempdir().unwrap();
     let store = Store::at(folder.path().join("deep/tuning.json"));
     let (device, meter) = device();
-    let limits = limits(&Part::ALL, 1);
+    let limits = limits(1);
     let mut keep = Keep(store.clone());
     let found = search::search(&device, model, &compiler, meter, &limits, &mut keep).unwrap();
     assert!(found.findings.iter().all(|f| f.ns > 0 && f.ns <= f.usual_ns), "{:?}", found.findings);
-    for part in Part::ALL {
-        let tried = found.findings.iter().any(|f| f.part == part && f.tried > 0);
-        assert!(tried, "{part:?}");
-    }
+    assert!(found.findings.iter().any(|f| f.tried > 0), "{:?}", found.findings);
     assert!(!found.out_of_time);
     // Every candidate is right; of one that fills an SM less, the prediction says nothing.
     let wrong: Vec<_> = found.rejected.iter().filter(|r| !r.reason.ends_with("is not predicted")).collect();
@@ -151,7 +131,7 @@ fn kept_search(model: &Model) {
     let subject = Subject::new(device.info(), model);
     assert!(store.load(&subject, Method::Measured, Target::Sm87).unwrap().is_none());
     let loaded = store.load(&subject, Method::Predicted, Target::Sm87).unwrap().expect("it was kept");
-    assert_eq!((&loaded.entry.matvec, &loaded.problems), (&found.entry.matvec, &Vec::new()));
+    assert_eq!((&loaded.entry.gemm, &loaded.problems), (&found.entry.gemm, &Vec::new()));
     assert_eq!(loaded.tuning.kernels, found.kernels);
     let usual = tokens(&device, model, &Tuning::default());
     assert_eq!(tokens(&device, model, &loaded.tuning), usual);
@@ -161,15 +141,7 @@ fn kept_search(model: &Model) {
 fn usual_entry(device: &Device, meter: Meter, model: &Model, compiler: &Compiler) -> Entry {
     let folder = tempfile::tempdir().unwrap();
     let mut keep = Keep(Store::at(folder.path().join("tuning.json")));
-    search::search(device, model, compiler, meter, &limits(&Part::ALL, 0), &mut keep).unwrap().entry
-}
-
-fn matvec_shapes() -> impl Strategy<Value = matvec::Shape> {
-    (0u32..5, 1u32..3, 0u32..3).prop_map(|(warps, rows, unroll)| matvec::Shape {
-        warps: 1 << warps,
-        rows: 1 << rows,
-        unroll: 1 << unroll,
-    })
+    search::search(device, model, compiler, meter, &limits(0), &mut keep).unwrap().entry
 }
 
 /// Few cases unless `PROPTEST_CASES` asks for more: each compiles kernels.
@@ -189,15 +161,13 @@ proptest! {
         mix in proptest::sample::select(vec!["q6_k", "q4_k_m", "q8_0", "f16"]),
         // Rows that are no whole tiles, that are, and long ones of a small matrix, which warps share.
         sizes in proptest::sample::select(vec![(512, 1024), (2048, 2048), (256, 8192)]),
-        matvec in matvec_shapes(),
         tile in proptest::sample::select(gemm::MORE_TILES.map(ProductTile::Warps).to_vec()),
     ) {
         let Some(compiler) = compiler() else { return Ok(()) };
         let model = tiny(mix, sizes);
         let (device, meter) = device();
         let mut entry = usual_entry(&device, meter, &model, &compiler);
-        prop_assert!(!entry.matvec.is_empty() && !entry.gemm.is_empty());
-        entry.matvec.iter_mut().for_each(|m| m.tuned.shape = matvec);
+        prop_assert!(!entry.gemm.is_empty());
         entry.gemm.iter_mut().for_each(|g| g.tuned.shape = tile);
         let compiled = entry.recipes().into_iter().map(|(name, recipe)| (name.into(), compiler.compile(&recipe).unwrap()));
         let kernels: Kernels = compiled.collect();
@@ -206,25 +176,21 @@ proptest! {
         store.save(entry.clone(), &kernels, Target::Sm87).unwrap();
         let loaded = store.load(&entry.subject, Method::Predicted, Target::Sm87).unwrap().unwrap();
         prop_assert_eq!(&loaded.problems, &Vec::<String>::new());
-        let wanted = logits(&device, &model, &Tuning::default());
-        for (wanted, found) in wanted.iter().zip(logits(&device, &model, &loaded.tuning)) {
-            let mut comparison = Comparison::new();
-            comparison.add(wanted, &found);
-            prop_assert!(comparison.nmse() < 1e-6, "NMSE {:e}", comparison.nmse());
-        }
+        let logits = |tuning: &Tuning| engine(&device, &model, tuning).prefill(&prompt()).unwrap();
+        let mut comparison = Comparison::new();
+        comparison.add(&logits(&Tuning::default()), &logits(&loaded.tuning));
+        prop_assert!(comparison.nmse() < 1e-6, "NMSE {:e}", comparison.nmse());
     }
 }
 
 fn entries() -> impl Strategy<Value = Entry> {
     let gpu = ("[a-z0-9 ]{1,12}", 1u32..200);
-    let matvec =
-        (prop::sample::select(vec!["Q6_K", "F16", "IQ9"]), matvec_shapes(), any::<u32>(), any::<u32>());
-    let gemm =
-        (prop::sample::select(ProductTile::committed(90).collect::<Vec<_>>()), any::<u32>(), any::<bool>());
-    let lists = (prop::collection::vec(matvec, 0..4), prop::collection::vec(gemm, 0..4));
+    let others = gemm::MORE_TILES.map(ProductTile::Warps);
+    let tiles: Vec<_> = ProductTile::committed(90).chain(others).collect();
+    let gemm = (prop::sample::select(tiles), any::<u32>(), any::<bool>());
     let times = (any::<u64>(), any::<u64>());
-    (gpu, any::<bool>(), lists, times).prop_map(
-        |((name, sm_count), measured, (matvec, gemm), (usual_ns, ns))| Entry {
+    (gpu, any::<bool>(), prop::collection::vec(gemm, 0..6), times).prop_map(
+        |((name, sm_count), measured, gemm, (usual_ns, ns))| Entry {
             subject: Subject {
                 gpu: Gpu { name, sm: 87, sm_count },
                 model: ModelShape {
@@ -242,17 +208,6 @@ fn entries() -> impl Strategy<Value = Entry> {
             method: if measured { Method::Measured } else { Method::Predicted },
             version: "0.0.0".to_owned(),
             ptxas: "12.6.85".to_owned(),
-            matvec: matvec
-                .into_iter()
-                .enumerate()
-                .map(|(i, (ty, shape, rows, cols))| TunedMatvec {
-                    ty: ty.to_owned(),
-                    epilogue: Epilogue::ALL[i % 3],
-                    rows,
-                    cols,
-                    tuned: Tuned { shape, usual_ns, ns },
-                })
-                .collect(),
             gemm: gemm
                 .into_iter()
                 .enumerate()
@@ -331,42 +286,42 @@ proptest! {
     }
 }
 
-/// A store, and an entry with a shape of one matrix times a vector alone.
-fn tuned_matvec() -> (tempfile::TempDir, Store, Entry) {
+/// One product, with a tile that is not committed: number `which` of those.
+fn one_product(which: usize) -> TunedGemm {
+    let mut others = gemm::MORE_TILES.iter().filter(|tile| !gemm::TILES.contains(tile));
+    let shape = ProductTile::Warps(*others.nth(which).unwrap());
+    let (output, tuned) = (gemm::Output::ALL[0], Tuned { shape, usual_ns: 2, ns: 1 });
+    TunedGemm { output, tokens: 64, rows: 256, cols: 512 << which, shares: 1, tuned }
+}
+
+/// A store, and an entry with one product.
+fn tuned_product() -> (tempfile::TempDir, Store, Entry) {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::at(folder.path().join("tuning.json"));
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let mut entry = entries().new_tree(&mut runner).unwrap().current();
-    let tuned = Tuned { shape: matvec::Shape { warps: 8, ..matvec::Shape::default() }, usual_ns: 2, ns: 1 };
-    let one = TunedMatvec { ty: "Q6_K".to_owned(), epilogue: Epilogue::Add, rows: 256, cols: 512, tuned };
-    (entry.matvec, entry.gemm) = (vec![one], Vec::new());
+    entry.gemm = vec![one_product(0)];
     (folder, store, entry)
 }
 
 #[test]
 fn a_later_search_adds_to_what_is_there() {
-    let (_folder, store, entry) = tuned_matvec();
+    let (_folder, store, entry) = tuned_product();
     store.save(entry.clone(), &stand_ins(&entry), Target::Sm87).unwrap();
-    let shape = *gemm::MORE_TILES.iter().find(|tile| !gemm::TILES.contains(tile)).unwrap();
-    let shape = ProductTile::Warps(shape);
-    let tuned = Tuned { shape, usual_ns: 2, ns: 1 };
-    let output = gemm::Output::ALL[0];
-    let one = TunedGemm { output, tokens: 64, rows: 256, cols: 512, shares: 1, tuned };
-    let second = Entry { matvec: Vec::new(), gemm: vec![one], ..entry.clone() };
+    let second = Entry { gemm: vec![one_product(1)], ..entry.clone() };
     store.save(second.clone(), &stand_ins(&second), Target::Sm87).unwrap();
     let loaded = store.load(&entry.subject, entry.method, Target::Sm87).unwrap().unwrap();
     assert_eq!(loaded.problems, Vec::<String>::new());
-    assert_eq!((loaded.entry.gemm, loaded.entry.matvec), (second.gemm, entry.matvec));
-    assert_eq!(loaded.tuning.kernels.len(), 2);
-    assert_eq!(loaded.tuning.choices.matvec.len(), 1);
+    assert_eq!(loaded.entry.gemm, [second.gemm, entry.gemm].concat());
+    assert_eq!((loaded.tuning.kernels.len(), loaded.tuning.choices.gemm.len()), (2, 2));
 }
 
 #[test]
 fn kernels_of_another_version_or_damaged_ones_are_passed_over() {
-    let (folder, store, entry) = tuned_matvec();
+    let (folder, store, entry) = tuned_product();
     let problem = |store: &Store| {
         let loaded = store.load(&entry.subject, entry.method, Target::Sm87).unwrap().unwrap();
-        assert!(loaded.problems.is_empty() != loaded.tuning.choices.matvec.is_empty());
+        assert!(loaded.problems.is_empty() != loaded.tuning.choices.gemm.is_empty());
         loaded.problems.first().cloned().unwrap_or_default()
     };
     store.save(entry.clone(), &stand_ins(&entry), Target::Sm87).unwrap();
@@ -377,7 +332,7 @@ fn kernels_of_another_version_or_damaged_ones_are_passed_over() {
     assert!(problem(&store).contains("another version"));
     fs::write(store.path(), text.replace(&known.cubin_sha256, "../../etc/passwd")).unwrap();
     assert!(problem(&store).contains("no hash"), "{}", problem(&store));
-    fs::write(store.path(), text.replace("\"warps\": 8", "\"warps\": 7")).unwrap();
+    fs::write(store.path(), text.replace("\"stages\": ", "\"stages\": 99")).unwrap();
     assert!(problem(&store).contains("no kernel of that shape"));
     fs::write(store.path(), &text).unwrap();
     let cubin = folder.path().join("tuning.kernels").join(format!("{}.cubin", known.cubin_sha256));

@@ -155,7 +155,7 @@ fn a_prompt_by_warpgroups_has_the_logits_of_one_by_warps() {
         let synthesis: Synthesis = format!("tiny-llama:{mix}").parse().unwrap();
         let model = synthesis.with_sizes(2, 256, 512).model(3).unwrap();
         let engine = |device: &Device, tuning: Tuning| {
-            let options = EngineOptions::new(128).with_mode(Mode::Operations).with_tuning(tuning);
+            let options = EngineOptions::new(128).with_mode(Mode::Batch).with_tuning(tuning);
             Engine::new(device, &model, &options).unwrap()
         };
         // The products of every size of chunk by warps.

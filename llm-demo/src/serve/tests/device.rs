@@ -64,7 +64,7 @@ fn a_fault_of_the_gpu_is_explained_and_the_next_request_has_another_device() {
     let build: Build<'_> = Box::new(|| {
         builds += 1;
         let device = Device::open(Selector::Sim)?;
-        let engine = Engine::new(&device, &model, &EngineOptions::new(32).with_mode(Mode::Operations))?;
+        let engine = Engine::new(&device, &model, &EngineOptions::new(32).with_mode(Mode::Batch))?;
         let decoder = Box::new(Faulting { device, engine, faults: builds == 1 });
         Ok(Box::new(Serial::new(&tokenizer, decoder, true)))
     });

@@ -54,7 +54,7 @@ fn a_gpu_without_special_functions_is_past_the_bounds() {
         let model = embedded::model().unwrap();
         let sim = Sim::new(SimConfig { defects, ..SimConfig::default() });
         let device = hcq::sim::open(sim, DeviceOptions::default()).unwrap();
-        let options = EngineOptions::new(4).with_mode(Mode::Operations);
+        let options = EngineOptions::new(4).with_mode(Mode::Batch);
         let mut engine = Engine::new(&device, &model, &options).unwrap();
         let mut reference = Reference::new(&model, 4).unwrap();
         let mut comparison = compare::Comparison::new();

@@ -184,6 +184,21 @@ impl Sizes {
 }
 
 impl Buffers {
+    /// The vectors of a step of one column: those of numbers in single precision, each with the number of its
+    /// values, and those that are fragments.
+    pub fn vectors(&self, c: &Config) -> (Vec<(&Buffer, usize)>, Vec<&Buffer>) {
+        let all = |buffer: &Buffer| buffer.len() as usize / 4;
+        let mut numbers = vec![(&self.x, c.hidden), (&self.q, c.q_dim()), (&self.logits, c.vocab)];
+        numbers.push((&self.sums, all(&self.sums)));
+        let mut fragments = vec![&self.normed, &self.attended, &self.ff];
+        if let Some(own) = &self.experts {
+            numbers.extend([(&own.scores, c.experts), (&own.shares, c.experts_used)]);
+            numbers.extend([&own.gate_up, &own.parts].map(|buffer| (buffer, all(buffer))));
+            fragments.push(&own.ff);
+        }
+        (numbers, fragments)
+    }
+
     /// Bytes of device memory of all buffers.
     pub fn bytes(c: &Config, tables: (usize, usize), sm_count: u32) -> Result<u64> {
         Ok(Sizes::of(c, tables, sm_count)?.total())

@@ -2,8 +2,8 @@
 
 use hcq::Buffer;
 
+use crate::engine::cache::PAGE;
 use crate::engine::columns::options::ColumnsOptions;
-use crate::engine::columns::pages::{PAGE, pages_for};
 use crate::engine::memory::DeviceModel;
 use crate::engine::programs::{Launched, Programs};
 use crate::engine::prompt::activations::{Activations, Extent};
@@ -13,10 +13,9 @@ use crate::kernels::choices::{Choices, Kernels};
 use crate::kernels::prompt::tile::Chip;
 use crate::model::config::Config;
 
-/// A chunk has the positions of a page at most, and attention reads a copy in one piece of a sequence's keys
-/// and values of one layer.
+/// A chunk has the positions of a page at most.
 fn extent(options: &ColumnsOptions) -> Extent {
-    Extent { longest: PAGE, context: pages_for(options.context) * PAGE, copied: true }
+    Extent { longest: PAGE, context: options.context, kv: options.kv }
 }
 
 /// Whether there are chunks.
@@ -30,7 +29,7 @@ pub fn chunks(m: &DeviceModel, options: &ColumnsOptions, tables: &Buffer) -> Res
         return Ok(None);
     }
     let programs = Programs::new(&m.device, Kernels::new())?;
-    Chunks::new(m, programs, Choices::default(), extent(options), Some(tables.clone())).map(Some)
+    Chunks::new(m, programs, Choices::default(), extent(options), tables.clone()).map(Some)
 }
 
 /// Bytes of device memory that chunks take.

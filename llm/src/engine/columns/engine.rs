@@ -2,15 +2,14 @@
 
 use std::fmt;
 
-use hcq::{Device, Graph, Queue};
+use hcq::{Device, Queue};
 
-use crate::engine::cache::CacheShape;
-use crate::engine::columns::buffers::Buffers;
+use crate::engine::cache::{CacheShape, PAGE, pages_for};
 use crate::engine::columns::chunks::{chunk_bytes, chunks, launched};
-use crate::engine::columns::lower::{Launches, launches};
+use crate::engine::columns::lower::Launches;
 use crate::engine::columns::options::ColumnsOptions;
-use crate::engine::columns::pages::{PAGE, PageCopy, Pages, Table, pages_for};
-use crate::engine::launch::record;
+use crate::engine::columns::pages::{PageCopy, Pages, Table};
+use crate::engine::columns::steps::{Column, MOST_COLUMNS, Steps};
 use crate::engine::matrix::fits;
 use crate::engine::memory::DeviceModel;
 use crate::engine::programs::Programs;
@@ -19,12 +18,7 @@ use crate::engine::timed::TimedGraph;
 use crate::engine::times::{LaunchTime, Work};
 use crate::error::{Error, Result};
 use crate::kernels::choices::Kernels;
-use crate::kernels::columns::product::{SIZES, size};
-use crate::kernels::columns::state::{NONE, WORDS};
 use crate::model::Model;
-
-/// Most columns of a step.
-pub const MOST_COLUMNS: usize = SIZES[SIZES.len() - 1] as usize;
 
 /// A sequence of one [`Columns`]. After its release it names nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -78,16 +72,13 @@ pub(super) struct Begun {
 /// ```
 pub struct Columns {
     pub(super) model: DeviceModel,
-    programs: Programs,
-    buffers: Buffers,
+    pub(super) steps: Steps,
     pub(super) queue: Queue,
     pub(super) options: ColumnsOptions,
     pub(super) pages: Pages,
     pub(super) slots: Vec<Slot>,
     /// Chunks of prompts, if they are wanted and there are kernels for the model's shape.
     pub(super) chunks: Option<Chunks>,
-    /// By number of columns: without the head, and with it; recorded on first use.
-    graphs: [[Option<Graph>; 2]; SIZES.len()],
     /// Columns of the last step that gave logits.
     pub(super) with_logits: usize,
     /// The chunk of which some slices have been processed.
@@ -126,22 +117,20 @@ impl Columns {
         let programs = Programs::new(device, Kernels::new())?;
         device.reserve_stacks(Programs::largest_stack(device, launched(&options), &Kernels::new())?)?;
         let (total, mut done) = (model.tensor_bytes(), 0);
-        let cache = (options.context, options.pages * PAGE, options.kv);
+        let cache = (options.context, options.pages, options.kv);
         let model = DeviceModel::load(device, model, cache, &mut |bytes| {
             done += bytes;
             progress(done, total);
         })?;
         let tables = (options.sequences, pages_for(options.context));
-        let buffers = Buffers::new(device, &model.config, tables)?;
-        let chunks = chunks(&model, &options, &buffers.tables)?;
+        let steps = Steps::new(device, &model.config, programs, tables)?;
+        let chunks = chunks(&model, &options, steps.tables())?;
         Ok(Self {
             queue: device.queue()?,
-            programs,
-            buffers,
+            steps,
             chunks,
             pages: Pages::new(fits(options.pages)?),
             slots: (0..options.sequences).map(|_| Slot::default()).collect(),
-            graphs: Default::default(),
             with_logits: 0,
             begun: None,
             model,
@@ -155,11 +144,11 @@ impl Columns {
     /// [`Error::KeyValue`] for a cache type that the model cannot have, [`Error::TooLarge`].
     pub fn bytes(model: &Model, options: &ColumnsOptions, device: &Device) -> Result<(u64, u64)> {
         let (c, options) = (&model.config, options.checked());
-        let cache = CacheShape::new(c, options.kv, options.pages * PAGE)?.bytes() * 2 * c.layers as u64;
+        let cache = CacheShape::new(c, options.kv, options.pages)?.bytes() * 2 * c.layers as u64;
         let tables = (options.sequences, pages_for(options.context));
         let info = device.info();
         let chunks = chunk_bytes(c, &options, info.into())?;
-        Ok((cache, Buffers::bytes(c, tables, info.sm_count)? + chunks))
+        Ok((cache, Steps::bytes(c, tables, info.sm_count)? + chunks))
     }
 
     /// Begins a sequence.
@@ -272,7 +261,7 @@ impl Columns {
     /// changed.
     pub fn step(&mut self, work: &[(ColumnId, u32)]) -> Result<Vec<Option<u32>>> {
         self.prepare(work)?;
-        self.replay(work.len(), true)?;
+        self.steps.run(&self.model, &mut self.queue, work.len(), true)?;
         self.finish(work)
     }
 
@@ -281,20 +270,21 @@ impl Columns {
     /// # Errors
     /// As [`Columns::step`].
     pub fn step_timed(&mut self, work: &[(ColumnId, u32)]) -> Result<(Vec<Option<u32>>, Vec<LaunchTime>)> {
-        let columns = self.prepare(work)?;
+        self.prepare(work)?;
         let position = self.table(work[0].0)?.len;
-        let launches = self.lowered(columns)?.all;
+        let seen = work.iter().map(|(id, _)| Ok(self.table(*id)?.len + 1)).sum::<Result<usize>>()?;
+        let launches = self.steps.launches(&self.model, work.len())?.all;
         let timed = TimedGraph::new(&self.model.device, &launches)?;
-        self.queue.replay(&timed.graph)?.wait(self.model.patience * columns)?;
-        Ok((self.finish(work)?, timed.launches(Work::Step, position)))
+        self.queue.replay(&timed.graph)?.wait(self.model.patience * work.len() as u32)?;
+        Ok((self.finish(work)?, timed.launches_of(Work::Step, position, seen)))
     }
 
     /// Reads the results of a completed step.
     fn finish(&mut self, work: &[(ColumnId, u32)]) -> Result<Vec<Option<u32>>> {
-        let tokens = self.buffers.tokens.read_vec::<u32>(0, work.len())?;
+        let tokens = self.steps.chosen(work.len())?;
         self.advance(work);
         self.with_logits = work.len();
-        Ok(tokens.into_iter().map(|token| (token != NONE).then_some(token)).collect())
+        Ok(tokens)
     }
 
     /// [`Columns::step`] without logits: for all tokens of a prompt but the last.
@@ -303,7 +293,7 @@ impl Columns {
     /// As [`Columns::step`].
     pub fn fill(&mut self, work: &[(ColumnId, u32)]) -> Result<()> {
         self.prepare(work)?;
-        self.replay(work.len(), false)?;
+        self.steps.run(&self.model, &mut self.queue, work.len(), false)?;
         self.advance(work);
         self.with_logits = 0;
         Ok(())
@@ -317,8 +307,9 @@ impl Columns {
         if column >= self.with_logits {
             return Err(Error::StepSize { asked: column + 1, most: self.with_logits });
         }
-        let vocab = self.model.config.vocab;
-        Ok(self.buffers.logits.read_vec(4 * (column * vocab) as u64, vocab)?)
+        let mut logits = vec![0.0; self.vocab()];
+        self.steps.read_logits(column, &mut logits)?;
+        Ok(logits)
     }
 
     /// Checks tokens, and how many each sequence takes.
@@ -339,13 +330,13 @@ impl Columns {
         if needed > free { Err(Error::OutOfPages { needed, free }) } else { Ok(()) }
     }
 
-    /// Checks the tokens of a step, and writes to the device what it is told of them. Returns the columns of
-    /// the kernels that take so many.
-    fn prepare(&mut self, work: &[(ColumnId, u32)]) -> Result<u32> {
-        let columns = size(work.len()).filter(|_| !work.is_empty());
-        let columns = columns.ok_or(Error::StepSize { asked: work.len(), most: MOST_COLUMNS })?;
+    /// Checks the tokens of a step, and writes to the device what it is told of them.
+    fn prepare(&mut self, work: &[(ColumnId, u32)]) -> Result<()> {
+        if !(1..=MOST_COLUMNS).contains(&work.len()) {
+            return Err(Error::StepSize { asked: work.len(), most: MOST_COLUMNS });
+        }
         let mut counts: Vec<(ColumnId, usize)> = Vec::new();
-        let mut words = Vec::new();
+        let mut columns = Vec::new();
         for (id, token) in work {
             let own = match counts.iter().position(|(other, _)| other == id) {
                 Some(own) => own,
@@ -355,38 +346,18 @@ impl Columns {
                 }
             };
             let position = self.table(*id)?.len + counts[own].1;
-            words.extend([*token, fits(position)?, id.slot, 0]);
+            columns.push(Column { token: *token, position: fits(position)?, table: id.slot });
             counts[own].1 += 1;
         }
         let tokens: Vec<u32> = work.iter().map(|(_, token)| *token).collect();
         self.check(&counts, &tokens)?;
         self.extend(&counts)?;
-        for _ in work.len()..MOST_COLUMNS {
-            words.extend([0, NONE, 0, 0]);
-        }
-        debug_assert_eq!(words.len(), MOST_COLUMNS * WORDS as usize);
-        self.buffers.from_host.write_slice(0, &words)?;
-        Ok(columns)
-    }
-
-    /// Runs the step of up to `columns` columns that is prepared.
-    fn replay(&mut self, columns: usize, head: bool) -> Result<()> {
-        let number = self.record(columns)?;
-        if let Some(graph) = &self.graphs[number][usize::from(head)] {
-            self.queue.replay(graph)?.wait(self.model.patience * SIZES[number])?;
-        }
-        Ok(())
+        self.steps.write(&columns)
     }
 
     /// The launches of a step of up to `columns` columns.
     pub(super) fn lowered_for(&mut self, columns: usize) -> Result<Launches> {
-        let size = size(columns).filter(|_| columns > 0);
-        self.lowered(size.ok_or(Error::StepSize { asked: columns, most: MOST_COLUMNS })?)
-    }
-
-    fn lowered(&mut self, columns: u32) -> Result<Launches> {
-        let shape = (columns, pages_for(self.options.context));
-        launches(&self.model, &mut self.programs, &self.buffers, shape)
+        self.steps.launches(&self.model, columns)
     }
 
     /// Gives sequences the pages for their next tokens.
@@ -402,10 +373,9 @@ impl Columns {
             copies.extend(own);
         }
         self.copy(&copies)?;
-        let pitch = pages_for(self.options.context);
         for (number, slot) in self.slots.iter_mut().enumerate().filter(|(_, slot)| slot.stale) {
             if let Some(table) = &slot.table {
-                self.buffers.tables.write_slice(4 * (number * pitch) as u64, &table.pages)?;
+                self.steps.write_table(number, &table.pages)?;
             }
             slot.stale = false;
         }
@@ -445,29 +415,13 @@ impl Columns {
         }
     }
 
-    /// Records the steps of up to `columns` columns, unless they are recorded. Returns the number of their
-    /// size.
-    ///
-    /// # Errors
-    /// [`Error::StepSize`]; what loading the kernels reports.
-    fn record(&mut self, columns: usize) -> Result<usize> {
-        let number = SIZES.iter().position(|size| *size as usize >= columns);
-        let number = number.ok_or(Error::StepSize { asked: columns, most: MOST_COLUMNS })?;
-        if self.graphs[number][0].is_none() {
-            let Launches { all, head } = self.lowered(SIZES[number])?;
-            let device = &self.model.device;
-            self.graphs[number] = [Some(record(device, &all[..head])?), Some(record(device, &all)?)];
-        }
-        Ok(number)
-    }
-
     /// Records the steps, and the chunks of prompts, of all sizes before they are needed; else the first of
     /// each does.
     ///
     /// # Errors
     /// Errors of loading the kernels.
     pub fn record_all(&mut self) -> Result<()> {
-        SIZES.iter().try_for_each(|size| self.record(*size as usize).map(drop))?;
+        self.steps.record_all(&self.model)?;
         if self.takes_chunks()?
             && let Some(chunks) = &mut self.chunks
         {

@@ -1,7 +1,7 @@
 //! Pages that outlive the sequence that wrote them, for others that begin with the same tokens.
 
+use crate::engine::cache::{PAGE, pages_for};
 use crate::engine::columns::engine::{ColumnId, Columns};
-use crate::engine::columns::pages::{PAGE, pages_for};
 use crate::error::{Error, Result};
 
 /// A page of the cache of one [`Columns`] that is kept, whatever becomes of the sequence that wrote it.

@@ -12,7 +12,7 @@ use crate::engine::per_token::{PerToken, limits};
 use crate::engine::programs::Programs;
 use crate::error::Result;
 use crate::kernels::columns;
-use crate::kernels::columns::experts::ExpertAct;
+use crate::kernels::columns::experts::{ColumnScores, ExpertAct, scores_name};
 use crate::kernels::columns::{attention, product, vector};
 use crate::kernels::heads::kernel_dims;
 use crate::kernels::layers::rows;
@@ -52,8 +52,7 @@ pub fn launches(
     b: &Buffers,
     (columns, pages): (u32, usize),
 ) -> Result<Launches> {
-    let pages = fits(pages)?;
-    let mut p = Planner { model, programs, b, columns, pages, launches: Vec::new(), shares: 0, bias: None };
+    let mut p = Planner::new(model, programs, b, (columns, fits(pages)?));
     p.embed()?;
     for layer in &model.layers {
         p.layer(layer)?;
@@ -64,7 +63,38 @@ pub fn launches(
     Ok(Launches { all: p.launches, head })
 }
 
+/// The launches from a vector before the last layer to its logits: of the one column of a step that is written, of
+/// a sequence of up to `pages` pages, after `last`, which writes the vector to [`Buffers::x`].
+pub fn end(
+    model: &DeviceModel,
+    programs: &mut Programs,
+    b: &Buffers,
+    pages: usize,
+    last: Launch,
+) -> Result<Vec<Launch>> {
+    let mut p = Planner::new(model, programs, b, (product::SIZES[0], fits(pages)?));
+    // The first launch also copies what the host has written of the column.
+    p.embed()?;
+    p.launches.truncate(1);
+    p.launches.push(last);
+    if let Some(layer) = model.layers.last() {
+        p.layer(layer)?;
+    }
+    p.norm(&model.output_norm)?;
+    p.output()?;
+    Ok(p.launches)
+}
+
 impl<'a> Planner<'a> {
+    fn new(
+        model: &'a DeviceModel,
+        programs: &'a mut Programs,
+        b: &'a Buffers,
+        (columns, pages): (u32, u32),
+    ) -> Self {
+        Self { model, programs, b, columns, pages, launches: Vec::new(), shares: 0, bias: None }
+    }
+
     fn push(&mut self, role: &'static str, kernel: &str, config: LaunchConfig, args: Args) -> Result<()> {
         self.push_of(columns::NAME, role, kernel, config, args)
     }
@@ -207,11 +237,12 @@ impl<'a> Planner<'a> {
         let Some(own) = &b.experts else { return Ok(()) };
         let (experts, used, columns) = (fits(c.experts)?, fits(c.experts_used)?, self.columns);
         let ExpertBuffers { chunk: prompt, entries, scores, chosen, shares, .. } = own;
-        let (weights, x, norm, cols, eps) =
-            (e.router.buffer(), &b.x, &e.norm.weight, e.router.cols, c.norm_eps);
-        let args = scores::Scores { weights, x, norm, prompt, out: scores, experts, cols, eps }.args();
-        let config = LaunchConfig::new(scores::grid(columns, experts), scores::THREADS);
-        self.push_of(mixture::NAME, "route", &scores::name(e.router.format), config, args)?;
+        let (weights, state, x, norm, cols, eps) =
+            (e.router.buffer(), &b.state, &b.x, &e.norm.weight, e.router.cols, c.norm_eps);
+        let args = ColumnScores { weights, x, norm, state, out: scores, experts, cols, eps }.args();
+        let grid = (experts.div_ceil(scores::THREADS / 32), columns);
+        let name = scores_name(e.router.format);
+        self.push("route", &name, LaunchConfig::new(grid, scores::THREADS), args)?;
         let args = PromptRoute { scores, prompt, chosen, shares, experts, used }.args();
         self.push_of(mixture::NAME, "route", "prompt_route", LaunchConfig::new(columns, 32), args)?;
 
@@ -336,6 +367,9 @@ impl<'a> Planner<'a> {
         let kernel = attention::kernel_name(kernel_dims(head_dim), cache.kv, together, window.is_some());
         let grid = (kv_heads * group.div_ceil(together), shares, self.columns);
         self.push("attention", &kernel, LaunchConfig::new(grid, attention::THREADS), args)?;
+        if let Some(launch) = self.launches.last_mut() {
+            launch.cache_bytes = cache.bytes_per_position();
+        }
         let (out, heads) = (&b.attended, fits(c.heads)?);
         let args = attention::Merge { state, partials, out, head_dim, heads, shares }.args();
         let grid = (vector::tile_blocks(fits(c.q_dim())?), self.columns);

@@ -2,7 +2,7 @@
 //! own.
 //!
 //! `pages` says which pages a sequence has, `buffers` holds what a step computes with, `lower` makes its
-//! launches, and `engine` is what a caller uses; `kept` has its pages that outlive sequences. `cut` says
+//! launches, `steps` records them, and `engine` is what a caller uses; `kept` has its pages that outlive sequences. `cut` says
 //! which tokens of a prompt are processed in chunks, `chunks` reserves what these take, and `prompts`
 //! processes them. `measure` is for predictions.
 
@@ -16,10 +16,12 @@ mod measure;
 mod options;
 mod pages;
 mod prompts;
+mod steps;
 
 pub(crate) use chunks::launched;
 pub use cut::Cut;
-pub use engine::{ColumnId, Columns, MOST_COLUMNS};
+pub use engine::{ColumnId, Columns};
 pub use kept::KeptPage;
 pub use options::ColumnsOptions;
-pub use pages::PAGE;
+pub use steps::MOST_COLUMNS;
+pub(crate) use steps::{Column, Steps};

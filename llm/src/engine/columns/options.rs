@@ -1,7 +1,7 @@
 //! Options of the batch engine.
 
 use crate::cache::CacheType;
-use crate::engine::columns::pages::{PAGE, pages_for};
+use crate::engine::cache::{PAGE, pages_for};
 
 /// Options of [`Columns`](crate::engine::Columns).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,14 +1,6 @@
 //! The pages of the cache: how many sequences share each, and which are kept without one.
 
-use crate::kernels::columns::state;
-
-/// Positions of a page.
-pub const PAGE: usize = state::PAGE as usize;
-
-/// Pages that a number of positions takes.
-pub const fn pages_for(positions: usize) -> usize {
-    positions.div_ceil(PAGE)
-}
+use crate::engine::cache::{PAGE, pages_for};
 
 /// All pages: how many owners each has.
 #[derive(Debug)]

@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use crate::engine::cache::{PAGE, pages_for};
 use crate::engine::columns::cut::Cut;
-use crate::engine::columns::engine::{Begun, ColumnId, Columns, MOST_COLUMNS};
-use crate::engine::columns::pages::{PAGE, pages_for};
+use crate::engine::columns::engine::{Begun, ColumnId, Columns};
+use crate::engine::columns::steps::MOST_COLUMNS;
 use crate::engine::prompt::chunks::{Place, Slices};
 use crate::error::{Error, Result};
 

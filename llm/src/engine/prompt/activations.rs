@@ -3,6 +3,7 @@
 use hcq::Buffer;
 
 use crate::cache::CacheType;
+use crate::engine::cache::{PAGE, pages_for};
 use crate::engine::matrix::fits;
 use crate::engine::memory::DeviceModel;
 use crate::engine::prompt::products::{SIZES, SLICE, SLICE_ROWS, expert_slice, longest_chunk, sums};
@@ -21,14 +22,14 @@ pub struct Extent {
     pub longest: usize,
     /// Most positions of a sequence.
     pub context: usize,
-    /// Whether attention reads a copy of a layer's keys and values, in f16 and in one piece.
-    pub copied: bool,
+    /// Type of the cache: attention reads a copy in f16 of a layer's keys and values in another.
+    pub kv: CacheType,
 }
 
 impl Extent {
-    /// For one sequence, whose cache is in one piece.
-    pub fn whole(c: &Config, context: usize, kv: CacheType) -> Self {
-        Self { longest: longest_chunk(c), context, copied: kv != CacheType::F16 }
+    /// With the longest chunks that suit a model.
+    pub fn longest(c: &Config, context: usize, kv: CacheType) -> Self {
+        Self { longest: longest_chunk(c), context, kv }
     }
 }
 
@@ -55,11 +56,9 @@ pub struct Activations {
     pub sums: Buffer,
     /// Two slices of expanded weights.
     pub slices: [Buffer; 2],
-    /// A copy of a layer's keys and values in f16, `[kv_head][context][head_dim]`, if attention does not read
-    /// the cache itself.
+    /// A copy of a layer's keys and values in f16, with pages in order, if attention does not read the cache
+    /// itself.
     pub expanded: Option<[Buffer; 2]>,
-    /// Positions of a head of the keys and values that attention reads.
-    pub context: u32,
     /// Of mixtures of experts, if the model has them.
     pub experts: Option<ExpertActivations>,
 }
@@ -111,7 +110,8 @@ struct Sizes {
 
 impl Sizes {
     fn of(c: &Config, extent: Extent, choices: &Choices, chip: Chip) -> Result<Self> {
-        let Extent { longest, context, copied } = extent;
+        let Extent { longest, context, kv } = extent;
+        let expanded = 2 * c.kv_dim() * pages_for(context) * PAGE;
         let tokens = longest.min(context).next_power_of_two().max(SIZES[0] as usize);
         let sums = |rows: usize, cols: usize| sums(choices, tokens, (rows, cols), chip);
         // By GELU, the sums of the feed-forward block are activated by another kernel.
@@ -133,7 +133,7 @@ impl Sizes {
             ff: 2 * tokens * c.experts_used.max(1) * c.ff,
             sums: 4 * sums(c.hidden, c.q_dim())?.max(sums(c.hidden, c.ff)?).max(up),
             slice: 2 * (SLICE as usize).max(SLICE_ROWS as usize * 2 * widest).max(expert_slice(c)),
-            expanded: if copied { 2 * c.kv_dim() * context } else { 0 },
+            expanded: if kv == CacheType::F16 { 0 } else { expanded },
             experts,
         })
     }
@@ -200,7 +200,6 @@ impl Activations {
                 0 => None,
                 len => Some([bytes(len)?, bytes(len)?]),
             },
-            context: fits(extent.context)?,
             experts: experts.transpose()?,
         })
     }

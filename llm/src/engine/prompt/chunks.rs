@@ -19,7 +19,6 @@ use ptxgen::Params;
 use crate::engine::launch::{Launch, record};
 use crate::engine::matrix::fits;
 use crate::engine::memory::DeviceModel;
-use crate::engine::operations::Operations;
 use crate::engine::programs::Programs;
 use crate::engine::prompt::activations::{Activations, Extent};
 use crate::engine::prompt::lower::{Chunk, launches, measure};
@@ -60,8 +59,8 @@ pub struct Chunks {
     /// Most tokens of a chunk.
     longest: usize,
     activations: Activations,
-    /// The tables of all sequences, if the cache has pages.
-    tables: Option<Buffer>,
+    /// The tables of all sequences.
+    tables: Buffer,
     /// Of every layer but the last; empty until they are measured.
     factors: Vec<LayerFactors>,
     /// Whether f16 holds the activations, if that is known.
@@ -77,19 +76,18 @@ pub struct Chunks {
 pub struct Place {
     /// Tokens before it.
     pub position: usize,
-    /// Start of its sequence's table among the tables, if the cache has pages.
+    /// Start of its sequence's table among the tables.
     pub table: usize,
 }
 
 impl Chunks {
-    /// Reserves the activations of a chunk of the model `m`. With `tables` the cache has pages, and attention
-    /// reads copies.
+    /// Reserves the activations of a chunk of the model `m`; `tables` are those of all sequences.
     pub fn new(
         m: &DeviceModel,
         programs: Programs,
         choices: Choices,
         extent: Extent,
-        tables: Option<Buffer>,
+        tables: Buffer,
     ) -> Result<Self> {
         let activations = Activations::new(m, extent, &choices)?;
         Ok(Self {
@@ -204,9 +202,19 @@ impl Chunks {
         self.launches(m, self.longest as u32)
     }
 
+    /// The launch that copies the vector of a chunk's last token, before the last layer, to `x`.
+    pub fn last(&mut self, m: &DeviceModel, x: &Buffer) -> Result<Launch> {
+        let kernel = self.programs.kernel("prompt", "prompt_last")?;
+        let len = fits(m.config.hidden)?;
+        let Activations { x: from, chunk, .. } = &self.activations;
+        let args = vector::Last { x: from, prompt: chunk, out: x, len }.args();
+        let config = LaunchConfig::new(len.div_ceil(vector::NORM_THREADS), vector::NORM_THREADS);
+        Ok(Launch::new("last token", kernel, config, args))
+    }
+
     fn lowered(&mut self) -> (&mut Programs, Chunk<'_>) {
         let Self { programs, choices, activations, tables, factors, .. } = self;
-        (programs, Chunk { choices, activations, tables: tables.as_ref(), factors })
+        (programs, Chunk { choices, activations, tables, factors })
     }
 
     fn launches(&mut self, m: &DeviceModel, tokens: u32) -> Result<Vec<Launch>> {
@@ -270,39 +278,6 @@ fn slices(launches: &[Launch], count: usize) -> impl Iterator<Item = Range<usize
         begin + launches[begin..].iter().take_while(|launch| launch.overlaps).count()
     };
     (0..count).map(move |slice| begin(slice)..begin(slice + 1)).filter(|range| !range.is_empty())
-}
-
-/// The chunks of a single sequence, and what follows its last.
-#[derive(Debug)]
-pub struct Prompt {
-    /// The chunks.
-    pub chunks: Chunks,
-    /// From the chunk's last token before the last layer to its logits. The step's state has the token's
-    /// position.
-    pub finish: Graph,
-    /// The first launch of `finish`; those of a step's last layer and head follow.
-    pub last: Launch,
-}
-
-impl Prompt {
-    /// Reserves the activations of a chunk of the model `m`.
-    pub fn new(
-        m: &DeviceModel,
-        mut programs: Programs,
-        choices: Choices,
-        operations: &Operations,
-    ) -> Result<Self> {
-        let kernel = programs.kernel("prompt", "prompt_last")?;
-        let extent = Extent::whole(&m.config, m.cache.context as usize, m.cache.kv);
-        let chunks = Chunks::new(m, programs, choices, extent, None)?;
-        let Activations { x, chunk, .. } = &chunks.activations;
-        let hidden = fits(m.config.hidden)?;
-        let args = vector::Last { x, prompt: chunk, out: &operations.x, len: hidden }.args();
-        let config = LaunchConfig::new(hidden.div_ceil(vector::NORM_THREADS), vector::NORM_THREADS);
-        let last = Launch::new("last token", kernel, config, args);
-        let finish = record(&m.device, [&last].into_iter().chain(operations.last_layer_on()))?;
-        Ok(Self { chunks, finish, last })
-    }
 }
 
 /// The index in [`SIZES`] of a chunk's size.

@@ -16,7 +16,6 @@ use crate::engine::prompt::products::{Product, Rows, output, pieces, rows};
 use crate::engine::prompt::ranges::{LayerFactors, measured_rows};
 use crate::error::Result;
 use crate::kernels::choices::Choices;
-use crate::kernels::columns::chunks as pages;
 use crate::kernels::format::Format;
 use crate::kernels::heads::kernel_dims;
 use crate::kernels::layers::{NAME, gelu, layer_norm};
@@ -51,8 +50,8 @@ pub struct Chunk<'a> {
     pub choices: &'a Choices,
     /// Their activations.
     pub activations: &'a Activations,
-    /// The tables of all sequences, if the cache has pages.
-    pub tables: Option<&'a Buffer>,
+    /// The tables of all sequences.
+    pub tables: &'a Buffer,
     /// Of every layer but the last.
     pub factors: &'a [LayerFactors],
 }
@@ -63,7 +62,7 @@ struct Planner<'a> {
     programs: &'a mut Programs,
     choices: &'a Choices,
     m: &'a Activations,
-    tables: Option<&'a Buffer>,
+    tables: &'a Buffer,
     tokens: u32,
     launches: Vec<Launch>,
     /// Number of slices that have been expanded.
@@ -316,7 +315,6 @@ impl<'a> Planner<'a> {
             heads: fits(c.heads)?,
             kv_heads: fits(c.kv_heads)?,
             half_dim: fits(c.head_dim / 2)?,
-            context: self.tables.is_none().then_some(cache.context),
             tables: self.tables,
             shares,
             share_pitch: self.tokens,
@@ -324,26 +322,22 @@ impl<'a> Planner<'a> {
             scales_at: cache.scales_at,
         }
         .args();
-        let (module, kernel) = match self.tables {
-            None => ("prompt", "prompt_rope"),
-            Some(_) => (pages::NAME, "prompt_rope_pages"),
-        };
-        let kernel = format!("{kernel}{}", cache.kv.suffix());
+        let kernel = format!("prompt_rope{}", cache.kv.suffix());
         let grid = (pairs.div_ceil(vector::ROPE_THREADS), self.tokens);
         let config = LaunchConfig::new(grid, vector::ROPE_THREADS);
-        let launch = self.launch("rotate, cache", (module, &kernel), config, args)?;
+        let launch = self.launch("rotate, cache", ("prompt", &kernel), config, args)?;
         self.launches.push(launch);
         Ok(())
     }
 
     fn attend(&mut self, layer: &LayerMemory, factors: LayerFactors) -> Result<()> {
         let (m, c, cache) = (self.m, &self.model.config, &self.model.cache);
-        let (head_dim, context) = (fits(c.head_dim)?, m.context);
+        let (head_dim, kv_heads) = (fits(c.head_dim)?, fits(c.kv_heads)?);
         let dims = kernel_dims(head_dim);
         let [keys, values] = match &m.expanded {
             None => [&layer.keys, &layer.values],
             Some(copy) => {
-                self.copy_cache(layer, copy, factors)?;
+                self.expand_cache(layer, copy, factors)?;
                 let [keys, values] = copy;
                 [keys, values]
             }
@@ -359,7 +353,9 @@ impl<'a> Planner<'a> {
             values,
             prompt,
             out,
-            context,
+            tables: self.tables,
+            in_order: m.expanded.is_some().into(),
+            kv_heads,
             head_dim,
             group: fits(c.heads / c.kv_heads)?,
             scale: c.score_scale() / (factors.queries * factors.keys),
@@ -383,56 +379,33 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// Copies the keys and values of a layer up to the chunk's end, in f16 and in one piece.
-    fn copy_cache(
+    /// Converts the keys and values of a layer up to the chunk's end to f16.
+    fn expand_cache(
         &mut self,
         layer: &LayerMemory,
         [out_keys, out_values]: &[Buffer; 2],
         factors: LayerFactors,
     ) -> Result<()> {
         let (m, c, cache) = (self.m, &self.model.config, &self.model.cache);
-        let (kv_heads, head_dim, context) = (fits(c.kv_heads)?, fits(c.head_dim)?, m.context);
-        let (keys, values, prompt) = (&layer.keys, &layer.values, &m.chunk);
-        let (module, kernel, threads, args) = match (self.tables, cache.scales_at) {
-            (None, scales_at) => {
-                let args = vector::Expand {
-                    keys,
-                    values,
-                    prompt,
-                    expanded_keys: out_keys,
-                    expanded_values: out_values,
-                    context,
-                    head_dim,
-                    key_factor: factors.keys,
-                    value_factor: factors.values,
-                    // Only caches in q8_0 are expanded.
-                    scales_at: scales_at.unwrap_or_default(),
-                };
-                ("prompt", "prompt_expand".to_owned(), vector::EXPAND_THREADS, args.args())
-            }
-            (Some(tables), scales_at) => {
-                let args = pages::Gather {
-                    keys,
-                    values,
-                    prompt,
-                    tables,
-                    out_keys,
-                    out_values,
-                    kv_heads,
-                    context,
-                    head_dim,
-                    key_factor: scales_at.map(|_| factors.keys),
-                    value_factor: scales_at.map(|_| factors.values),
-                    scales_at,
-                };
-                let kernel = format!("prompt_gather{}", cache.kv.suffix());
-                (pages::NAME, kernel, pages::GATHER_THREADS, args.args())
-            }
+        let kv_heads = fits(c.kv_heads)?;
+        let args = vector::Expand {
+            keys: &layer.keys,
+            values: &layer.values,
+            prompt: &m.chunk,
+            tables: self.tables,
+            expanded_keys: out_keys,
+            expanded_values: out_values,
+            kv_heads,
+            head_dim: fits(c.head_dim)?,
+            key_factor: factors.keys,
+            value_factor: factors.values,
+            // Only caches in q8_0 are expanded.
+            scales_at: cache.scales_at.unwrap_or_default(),
         };
         let sm_count = self.model.device.info().sm_count;
         let grid = (EXPAND_BLOCKS.div_ceil(2 * kv_heads) * sm_count, kv_heads, 2);
-
-        let launch = self.launch("attention", (module, &kernel), LaunchConfig::new(grid, threads), args)?;
+        let config = LaunchConfig::new(grid, vector::EXPAND_THREADS);
+        let launch = self.launch("attention", ("prompt", "prompt_expand"), config, args.args())?;
         self.launches.push(launch.with_cache(cache.bytes_per_position()));
         Ok(())
     }

@@ -11,9 +11,9 @@ use ptxgen::{
 };
 
 use crate::cache::{BLOCK, CacheType};
-use crate::kernels::cache::{numbers, scales};
+use crate::kernels::cache::{PAGE, numbers, scales};
 use crate::kernels::columns::fragments::{place, store};
-use crate::kernels::columns::state::{PAGE, column, page};
+use crate::kernels::columns::state::{column, page};
 use crate::kernels::columns::vector::THREADS as MERGE_THREADS;
 use crate::kernels::format::TILE_COLS;
 use crate::kernels::heads::LOWEST;

@@ -1,5 +1,5 @@
-//! The activation between the products of experts, of the columns of a batch step. The choice of the experts and
-//! the sum over them are those of prompts.
+//! The router's scores and the activation between the products of experts, of the columns of a batch step. The
+//! choice of the experts and the sum over them are those of prompts.
 
 use ptxgen::{Cache, Kernel, Multiple, Ptr, Special, Target, kernel_params};
 
@@ -7,7 +7,38 @@ use crate::kernels::activation::silu_times;
 use crate::kernels::columns::fragments::{place, store};
 use crate::kernels::columns::state::column;
 use crate::kernels::columns::vector::{OWN, THREADS, zeros};
-use crate::kernels::format::TILE_COLS;
+use crate::kernels::format::{Format, TILE_COLS};
+use crate::kernels::mixture::scores;
+
+kernel_params! {
+    /// `columns_scores_SUFFIX`: `prompt_scores_SUFFIX` of the columns. A warp per expert and column. Grid:
+    /// `[experts / warps, columns]`.
+    pub struct ColumnScores(format: Format) {
+        weights: Ptr<u8, 16>, x: Ptr<f32, 16>, norm: Ptr<f32, 16>, state: Ptr<u32, 16>,
+        out: Ptr<f32, 4>,
+        experts: u32, cols: Multiple = format.block(), eps: f32,
+    }
+}
+
+/// Name of the kernel for columns.
+pub fn scores_name(format: Format) -> String {
+    format!("columns_scores_{}", format.suffix())
+}
+
+pub(crate) fn scores(format: Format, target: Target) -> Kernel {
+    let k = Kernel::new(&scores_name(format));
+    k.max_threads(scores::THREADS);
+    let p = ColumnScores::declare(&k, format);
+    let own = column(&k, target, p.state, k.special(Special::CtaidY));
+    let expert = k.mad(k.special(Special::CtaidX), scores::THREADS / 32, k.shr(k.special(Special::TidX), 5));
+    k.exit_if(k.ge(expert, p.experts));
+    let x = k.row(p.x, own.number, p.cols);
+    let line = format.row(&k, p.weights, expert, p.cols);
+    let all = scores::scores(&k, format, &line, &[x], (p.norm, p.cols, p.eps));
+    let to = k.at(p.out, k.mad(own.number, p.experts, expert));
+    k.if_(k.eq(k.special(Special::LaneId), 0), || all.iter().for_each(|score| k.store(to, *score)));
+    k
+}
 
 kernel_params! {
     /// `columns_expert_act`: `silu(gate) · up` as fragments, for each expert that a column has chosen.

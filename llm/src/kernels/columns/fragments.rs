@@ -32,6 +32,12 @@ pub fn bytes(columns: u32, cols: u32) -> u64 {
     u64::from(columns.div_ceil(GROUP)) * u64::from(cols.div_ceil(TILE_COLS)) * u64::from(BYTES)
 }
 
+/// Whether all values of a tile are finite, whose bytes these are.
+pub fn are_finite(tile: &[u8]) -> bool {
+    let values = tile.get(..VALUES as usize).unwrap_or(tile);
+    values.as_chunks().0.iter().all(|bytes| f16::from_le_bytes(*bytes).is_finite())
+}
+
 /// The tile `tile` of the group of column `column`, of `columns` columns that a step has.
 pub(super) fn place(
     k: &Kernel,

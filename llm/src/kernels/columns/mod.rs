@@ -5,7 +5,6 @@
 //! own: every sum has an order that the matrix alone decides.
 
 pub mod attention;
-pub mod chunks;
 pub mod experts;
 pub mod fragments;
 pub mod product;
@@ -20,7 +19,7 @@ use crate::kernels::format::Format;
 use crate::kernels::heads::HEAD_DIMS;
 use crate::model::architecture::Activation;
 
-/// The module with all kernels but the products, and those for chunks of prompts.
+/// The module with all kernels but the products.
 pub const NAME: &str = "columns";
 
 /// All kernels but the products.
@@ -30,6 +29,7 @@ pub(crate) fn vectors(target: Target) -> Vec<Kernel> {
     kernels.extend(Activation::ALL.map(|activation| vector::act(activation, target)));
     kernels.extend([vector::add_position(target), experts::act(target)]);
     kernels.extend(Format::ALL.map(|format| vector::embed(format, target)));
+    kernels.extend(Format::ALL.map(|format| experts::scores(format, target)));
     for kv in CacheType::ALL {
         kernels.push(vector::rope(kv, target));
         for limited in [false, true] {
@@ -52,9 +52,4 @@ pub(crate) fn products(target: Target) -> Vec<Kernel> {
 pub(crate) fn experts_products(target: Target) -> Vec<Kernel> {
     let of_format = |format| product::SIZES.map(|size| product::experts(format, size, target));
     Format::ALL.into_iter().flat_map(of_format).collect()
-}
-
-/// The kernels that prompts need for pages.
-pub(crate) fn of_prompts() -> Vec<Kernel> {
-    CacheType::ALL.into_iter().flat_map(|kv| [chunks::rope(kv), chunks::gather(kv)]).collect()
 }

@@ -4,8 +4,6 @@ use ptxgen::{Cache, Global, Kernel, Pointer, Reg, Target};
 
 use crate::kernels::links::after_previous;
 
-/// Positions of a page of the cache.
-pub const PAGE: u32 = 256;
 /// Words of a column: token, position, number of its page table, padding.
 pub const WORDS: u32 = 4;
 /// The position of a column that the step leaves out.

@@ -8,9 +8,9 @@ use ptxgen::{
 
 use crate::cache::{BLOCK, CacheType};
 use crate::kernels::activation::{gelu, silu_times};
-use crate::kernels::cache::store_pair;
+use crate::kernels::cache::{PAGE, row, store_pair};
 use crate::kernels::columns::fragments::{place, store};
-use crate::kernels::columns::state::{NONE, PAGE, WORDS, column, page};
+use crate::kernels::columns::state::{NONE, WORDS, column, page};
 use crate::kernels::format::{Format, TILE_COLS};
 use crate::kernels::inverse_root::inverse_root;
 use crate::kernels::layers::sum::block_sum;
@@ -289,7 +289,7 @@ pub(crate) fn rope(kv: CacheType, target: Target) -> Kernel {
     let is_key = k.lt(head, rotated);
     let kv_head = k.sub(k.sub(head, p.heads), k.select(is_key, 0u32, p.kv_heads));
     let page = page(&k, p.tables, p.table_pitch, own, k.shr(own.position, PAGE.trailing_zeros()));
-    let row = k.mad(k.mad(page, p.kv_heads, kv_head), PAGE, k.and(own.position, PAGE - 1));
+    let row = row(&k, page, (kv_head, p.kv_heads), own.position);
     store_pair(&k, k.select_ptr(is_key, p.keys, p.values), scales_at, (row, p.half_dim, j), [x, y]);
     k
 }

@@ -4,26 +4,9 @@ use half::f16;
 use ptxgen::{Kernel, Multiple, Ptr, Reg, Special, kernel_params};
 
 use crate::kernels::activation::gelu;
-use crate::kernels::operations::striped::striped_index;
 
 /// Threads of a block.
 pub const THREADS: u32 = 128;
-
-kernel_params! {
-    /// `gelu`: `gelu(up + bias)`; `out` is striped.
-    pub struct Gelu { up: Ptr<f32, 16>, bias: Ptr<f32, 16>, out: Ptr<f32, 16>, len: Multiple = 16 }
-}
-
-pub(crate) fn step() -> Kernel {
-    let k = Kernel::new("gelu");
-    k.max_threads(THREADS);
-    let p = Gelu::declare(&k);
-    let i = k.mad(k.special(Special::CtaidX), THREADS, k.special(Special::TidX));
-    k.exit_if(k.ge(i, p.len.reg()));
-    let value = gelu(&k, k.add(k.load(k.at(p.up, i)), k.load(k.at(p.bias, i))));
-    k.store(k.at(p.out, striped_index(&k, i, k.halve(p.len, 2).reg())), value);
-    k
-}
 
 /// The value of a thread: its number in the row, and its token. Threads past the end of a row exit.
 fn own(k: &Kernel, len: Multiple) -> (Reg<u32>, Reg<u32>) {
@@ -53,22 +36,6 @@ pub(crate) fn prompt() -> Kernel {
     });
     let value = k.mul(gelu(&k, sum), p.factor);
     k.store(k.at(k.row(p.out, token, p.len), i), k.convert::<f32, f16>(value));
-    k
-}
-
-kernel_params! {
-    /// `gelu_gate`: `gelu(gate) · up`; `out` is striped.
-    pub struct GeluGate { gate: Ptr<f32, 4>, up: Ptr<f32, 4>, out: Ptr<f32, 16>, len: Multiple = 16 }
-}
-
-pub(crate) fn gate_step() -> Kernel {
-    let k = Kernel::new("gelu_gate");
-    k.max_threads(THREADS);
-    let p = GeluGate::declare(&k);
-    let i = k.mad(k.special(Special::CtaidX), THREADS, k.special(Special::TidX));
-    k.exit_if(k.ge(i, p.len.reg()));
-    let value = k.mul(gelu(&k, k.load(k.at(p.gate, i))), k.load(k.at(p.up, i)));
-    k.store(k.at(p.out, striped_index(&k, i, k.halve(p.len, 2).reg())), value);
     k
 }
 

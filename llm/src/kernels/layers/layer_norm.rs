@@ -6,28 +6,9 @@ use ptxgen::{Cache, Global, Kernel, Multiple, Pointer, Ptr, Reg, Special, kernel
 
 use crate::kernels::inverse_root::inverse_root;
 use crate::kernels::layers::sum::block_sum;
-use crate::kernels::operations::striped::striped_index;
 
 /// Threads of a block, which takes one token.
 pub const THREADS: u32 = 512;
-
-kernel_params! {
-    /// `layer_norm`: one block; `out` is striped.
-    pub struct LayerNorm {
-        x: Ptr<f32, 16>, weight: Ptr<f32, 16>, bias: Ptr<f32, 16>, out: Ptr<f32, 16>,
-        len: Multiple = 16, eps: f32,
-    }
-}
-
-pub(crate) fn step() -> Kernel {
-    let k = Kernel::new("layer_norm");
-    k.max_threads(THREADS);
-    let p = LayerNorm::declare(&k);
-    normalize(&k, p.x, (p.weight, p.bias), (p.len, p.eps), |i, value| {
-        k.store(k.at(p.out, striped_index(&k, i, k.halve(p.len, 2).reg())), value);
-    });
-    k
-}
 
 kernel_params! {
     /// `prompt_layer_norm`: adds the sums of the previous product times `factor`, in `shares` parts that are

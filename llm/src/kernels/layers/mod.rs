@@ -1,9 +1,7 @@
 //! Kernels for layers of other architectures than `llama`: biases, norms of heads, layer norm, GELU, learned
-//! positions, scaled embeddings, norms of results, capped logits, mixtures of experts. Steps of one launch
-//! per operation and prompts share these kernels; a step takes one token.
+//! positions, scaled embeddings, norms of results, capped logits. Prompts and batch steps share some of them.
 
 pub mod cap;
-pub mod experts;
 pub mod gelu;
 pub mod heads;
 pub mod layer_norm;
@@ -19,14 +17,7 @@ pub const NAME: &str = "layers";
 /// All of them.
 pub(crate) fn kernels() -> Vec<Kernel> {
     let mut kernels = vec![heads::kernel(), rows::add_bias(), rows::add_position()];
-    kernels.extend([layer_norm::step(), layer_norm::prompt(), gelu::step(), gelu::prompt()]);
-    kernels.extend([
-        gelu::gate_step(),
-        gelu::gate_prompt(),
-        rows::scale(),
-        post_norm::kernel(),
-        cap::kernel(),
-    ]);
-    kernels.extend([experts::route(), experts::silu(), experts::sum()]);
+    kernels.extend([layer_norm::prompt(), gelu::prompt(), gelu::gate_prompt()]);
+    kernels.extend([rows::scale(), post_norm::kernel(), cap::kernel()]);
     kernels
 }

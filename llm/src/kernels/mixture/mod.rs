@@ -5,6 +5,7 @@
 //! expert; an entry's number in that order is the row that it has between the products of the experts. Every
 //! sum has a fixed order, so the same chunk gives the same bits.
 
+mod choose;
 pub mod combine;
 pub mod gather;
 pub mod product;
@@ -13,7 +14,7 @@ pub mod scores;
 use ptxgen::{Kernel, Ptr, Special, kernel_params};
 
 use crate::kernels::format::Format;
-use crate::kernels::layers::experts::{Choice, choose};
+use crate::kernels::mixture::choose::{Choice, choose};
 use crate::kernels::prompt::chunk::COUNT_AT;
 use crate::kernels::prompt::gemm::Output;
 
@@ -30,7 +31,7 @@ pub(crate) fn kernels() -> Vec<Kernel> {
 }
 
 kernel_params! {
-    /// `prompt_route`: the choice of `route` for each token of the chunk; `scores` is `[token][expert]`,
+    /// `prompt_route`: the experts of each token of the chunk, a warp per token; `scores` is `[token][expert]`,
     /// `chosen` and `shares` are `[token][used]`. Grid: tokens.
     pub struct PromptRoute {
         scores: Ptr<f32, 4>, prompt: Ptr<u32, 16>, chosen: Ptr<u32, 4>, shares: Ptr<f32, 4>,

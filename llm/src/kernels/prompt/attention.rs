@@ -12,9 +12,10 @@ use ptxgen::{
     TileB, Transpose, kernel_params,
 };
 
+use crate::kernels::cache::{PAGE, row};
 use crate::kernels::heads::{HEAD_DIMS, LOWEST};
 use crate::kernels::limits::{Limits, infix};
-use crate::kernels::prompt::chunk::COUNT_AT;
+use crate::kernels::prompt::chunk::{COUNT_AT, page};
 use crate::kernels::prompt::shares::{Partials, Range, TOKENS, positions};
 
 /// Threads of a block.
@@ -27,8 +28,8 @@ pub const fn shared_bytes(dims: u32) -> u32 {
 
 kernel_params! {
     /// `prompt_attention_DIM` for heads of up to `dims` dimensions, a multiple of 8. `q` and `out` are f16
-    /// `[token][head][head_dim]`, the caches f16 `[kv_head][context][head_dim]`; `group` query heads share a
-    /// key/value head; `scale` is positive. Grid: `[tokens / TOKENS, heads, most shares]`. Blocks whose
+    /// `[token][head][head_dim]`, the caches in f16, with pages by `tables`, or in order if `in_order` is not 0;
+    /// `group` query heads share a key/value head; `scale` is positive. Grid: `[tokens / TOKENS, heads, most shares]`. Blocks whose
     /// positions are in several shares write to `partials` instead of `out`.
     ///
     /// `prompt_attention_limited_DIM` takes two parameters more, `window` and `cap` of
@@ -36,7 +37,8 @@ kernel_params! {
     pub struct PromptAttention(limited: bool) {
         q: Ptr<f16, 16>, keys: Ptr<f16, 16>, values: Ptr<f16, 16>, prompt: Ptr<u32, 16>,
         out: Ptr<f16, 16>,
-        context: u32, head_dim: Multiple = 8, group: u32, scale: f32,
+        tables: Ptr<u32, 16>, in_order: u32,
+        kv_heads: u32, head_dim: Multiple = 8, group: u32, scale: f32,
         partials: Ptr<f32, 16>,
         window: Option<u32> = limited.then_some(()),
         cap: Option<f32> = limited.then_some(()),
@@ -78,17 +80,26 @@ pub(crate) fn kernel(dims: u32, limited: bool) -> Kernel {
     lines.copy(&k, shared, TOKENS, p.head_dim, |line| {
         k.at(own_q, times(&k, token_pitch, k.min(k.add(first, line), k.sub(count, 1))))
     });
-    let cache_row = k.mul(k.div(head, p.group), p.context);
-    let (key_rows, value_rows) =
-        (k.row(p.keys, cache_row, p.head_dim), k.row(p.values, cache_row, p.head_dim));
+    let kv_head = k.div(head, p.group);
     let newest = k.sub(end, 1);
+    // All positions of a tile are of one page, whose number is loaded a tile ahead.
+    let page_of = |position: Reg<u32>| {
+        let number = k.var(k.shr(position, PAGE.trailing_zeros()));
+        k.if_(k.eq(p.in_order, 0), || k.set(number, page(&k, p.tables, p.prompt, position)));
+        number
+    };
+    let ahead = k.var(page_of(begin));
     let fetch = |slot: Reg<u32>, position: Reg<u32>| {
         let to = k.at_stride(tiles, slot, tile_bytes);
-        for (to, rows) in [(to, key_rows), (to.plus_bytes(values_at), value_rows)] {
+        let first = row(&k, ahead, (kv_head, p.kv_heads), position);
+        let last = k.sub(newest, position);
+        for (to, cache) in [(to, p.keys), (to.plus_bytes(values_at), p.values)] {
+            let rows = k.row(cache, first, p.head_dim);
             lines.copy(&k, to, per_tile, p.head_dim, |line| {
-                k.at(rows, times(&k, p.head_dim, k.min(k.add(position, line), newest)))
+                k.at(rows, times(&k, p.head_dim, k.min(line, last)))
             });
         }
+        k.set(ahead, page_of(k.min(k.add(position, per_tile), newest)));
     };
     let slot = k.var(0u32);
     fetch(slot, begin);

@@ -7,9 +7,9 @@ use half::f16;
 use ptxgen::{Cache, F16x2, Global, Kernel, Multiple, Pointer, Ptr, Reg, Special, kernel_params};
 
 use crate::cache::{BLOCK, CacheType};
-use crate::kernels::cache::{numbers, scales, store_pair};
+use crate::kernels::cache::{PAGE, numbers, row, scales, store_pair};
 use crate::kernels::inverse_root::inverse_root;
-use crate::kernels::prompt::chunk::COUNT_AT;
+use crate::kernels::prompt::chunk::{COUNT_AT, page};
 use crate::kernels::prompt::dequantize::store_rounded;
 use crate::kernels::rotation::rotate;
 
@@ -17,6 +17,8 @@ use crate::kernels::rotation::rotate;
 pub const NORM_THREADS: u32 = 512;
 /// Threads of a block of `prompt_expand`.
 pub const EXPAND_THREADS: u32 = 128;
+/// Positions that a block of `prompt_expand` converts at a time.
+pub const EXPAND_POSITIONS: u32 = 64;
 /// Threads of a block of `prompt_rope`.
 pub const ROPE_THREADS: u32 = 128;
 
@@ -73,44 +75,21 @@ pub(crate) fn norm() -> Kernel {
 kernel_params! {
     /// `prompt_rope`: sums `shares` parts of `qkv` that are `share_pitch` tokens apart, writes the rotated
     /// queries of every token, times `factor`, to `q` (f16, `[token][head][dim]`), and rotated keys and
-    /// values as f16 at the token's position of `[kv_head][context][head_dim]` caches. Grid: `[pairs of a
-    /// token / ROPE_THREADS, tokens]`. `prompt_rope_q8_0` takes another parameter, `scales_at`.
-    pub struct PromptRope(kv: CacheType, paged: bool) {
+    /// values to the pages of the chunk's sequence. Grid: `[pairs of a token / ROPE_THREADS, tokens]`.
+    /// `prompt_rope_q8_0` takes another parameter, `scales_at`.
+    pub struct PromptRope(kv: CacheType) {
         qkv: Ptr<f32, 16>, turns: Ptr<u64, 16>, prompt: Ptr<u32, 16>, q: Ptr<f16, 16>,
         keys: Ptr<f16, 16>, values: Ptr<f16, 16>,
-        heads: u32, kv_heads: u32, half_dim: u32,
-        context: Option<u32> = (!paged).then_some(()),
-        tables: Option<Ptr<u32, 16>> = paged.then_some(()),
+        heads: u32, kv_heads: u32, half_dim: u32, tables: Ptr<u32, 16>,
         shares: u32, share_pitch: u32, factor: f32,
         scales_at: Option<Multiple> = (kv == CacheType::Q8_0).then_some(BLOCK),
     }
 }
 
 pub(crate) fn rope(kv: CacheType) -> Kernel {
-    rope_to(&format!("prompt_rope{}", kv.suffix()), kv, None)
-}
-
-/// A key or a value vector of a chunk that is written to the cache.
-#[derive(Clone, Copy)]
-pub(crate) struct CachedRow {
-    /// The chunk, whose words are those of [`chunk`](crate::kernels::prompt::chunk).
-    pub prompt: Pointer<Global, u32>,
-    /// Heads of keys and values.
-    pub kv_heads: Reg<u32>,
-    /// Its head.
-    pub kv_head: Reg<u32>,
-    /// Its position in the sequence.
-    pub position: Reg<u32>,
-}
-
-/// The number of a vector's row in a cache in pages, whose tables these are.
-pub(crate) type PagedRow = fn(&Kernel, Pointer<Global, u32>, CachedRow) -> Reg<u32>;
-
-/// [`rope`], or with `paged` the same for caches in pages, which takes `tables` instead of `context`.
-pub(crate) fn rope_to(name: &str, kv: CacheType, paged: Option<PagedRow>) -> Kernel {
-    let k = Kernel::new(name);
+    let k = Kernel::new(&format!("prompt_rope{}", kv.suffix()));
     k.max_threads(ROPE_THREADS);
-    let p = PromptRope::declare(&k, kv, paged.is_some());
+    let p = PromptRope::declare(&k, kv);
     let pair = k.mad(k.special(Special::CtaidX), ROPE_THREADS, k.special(Special::TidX));
     let token = k.special(Special::CtaidY);
     let rotated = k.add(p.heads, p.kv_heads);
@@ -140,23 +119,19 @@ pub(crate) fn rope_to(name: &str, kv: CacheType, paged: Option<PagedRow>) -> Ker
     });
     let is_key = k.lt(head, rotated);
     let kv_head = k.sub(k.sub(head, p.heads), k.select(is_key, 0u32, p.kv_heads));
-    let cached = CachedRow { prompt: p.prompt, kv_heads: p.kv_heads, kv_head, position };
-    let row = match (paged.zip(p.tables), p.context) {
-        (Some((row, tables)), _) => row(&k, tables, cached),
-        (None, Some(context)) => k.mad(kv_head, context, position),
-        (None, None) => unreachable!("a cache in pages has tables"),
-    };
+    let row = row(&k, page(&k, p.tables, p.prompt, position), (kv_head, p.kv_heads), position);
     store_pair(&k, k.select_ptr(is_key, p.keys, p.values), p.scales_at, (row, p.half_dim, j), [x, y]);
     k
 }
 
 kernel_params! {
-    /// `prompt_expand`: converts caches in q8_0 up to the chunk's end, times the factors, to caches in f16,
-    /// rounded to nearest. Grid: `[any, kv_heads, 2]`.
+    /// `prompt_expand`: converts the keys and values of a chunk's sequence up to the chunk's end from caches in
+    /// q8_0, times the factors, to caches in f16 whose pages are in order, rounded to nearest. Grid: `[any,
+    /// kv_heads, 2]`.
     pub struct Expand {
-        keys: Ptr<u8, 16>, values: Ptr<u8, 16>, prompt: Ptr<u32, 16>, expanded_keys: Ptr<f16, 16>,
-        expanded_values: Ptr<f16, 16>,
-        context: u32, head_dim: Multiple = BLOCK, key_factor: f32, value_factor: f32,
+        keys: Ptr<u8, 16>, values: Ptr<u8, 16>, prompt: Ptr<u32, 16>, tables: Ptr<u32, 16>,
+        expanded_keys: Ptr<f16, 16>, expanded_values: Ptr<f16, 16>,
+        kv_heads: u32, head_dim: Multiple = BLOCK, key_factor: f32, value_factor: f32,
         scales_at: Multiple = BLOCK,
     }
 }
@@ -165,28 +140,33 @@ pub(crate) fn expand() -> Kernel {
     let k = Kernel::new("prompt_expand");
     k.max_threads(EXPAND_THREADS);
     let p = Expand::declare(&k);
-    let head = k.special(Special::CtaidY);
+    let (tid, head) = (k.special(Special::TidX), k.special(Special::CtaidY));
     let is_key = k.eq(k.special(Special::CtaidZ), 0);
-    let first = k.mul(head, p.context);
     let cache = k.select_ptr(is_key, p.keys, p.values);
+    let out = k.select_ptr(is_key, p.expanded_keys, p.expanded_values);
     let factor = k.select(is_key, p.key_factor, p.value_factor);
-    let quants = k.row(cache, first, p.head_dim);
-    let scales = k.row(scales(&k, cache, p.scales_at), first, k.halve(p.head_dim, 5));
-    let out = k.row(k.select_ptr(is_key, p.expanded_keys, p.expanded_values), first, p.head_dim);
-    // The rows of a head are contiguous, so its pieces of 16 values are too.
     let end = k.add(k.load(p.prompt), k.load(p.prompt.plus(COUNT_AT)));
-    let pieces = k.mul(end, k.halve(p.head_dim, 4).reg());
-    let thread = k.mad(k.special(Special::CtaidX), EXPAND_THREADS, k.special(Special::TidX));
-    let stride = k.mul(k.special(Special::NctaidX), EXPAND_THREADS);
-    k.for_(thread, pieces, stride, |piece: Reg<u32>| {
-        expand_piece(&k, (quants, scales), out, piece, factor);
+    let stride = k.mul(k.special(Special::NctaidX), EXPAND_POSITIONS);
+    let begin = k.mul(k.special(Special::CtaidX), EXPAND_POSITIONS);
+    // All positions of a turn are of one page.
+    k.for_(begin, end, stride, |first: Reg<u32>| {
+        let row_of = |page| row(&k, page, (head, p.kv_heads), first);
+        let from = row_of(page(&k, p.tables, p.prompt, first));
+        let out = k.row(out, row_of(k.shr(first, PAGE.trailing_zeros())), p.head_dim);
+        let quants = k.row(cache, from, p.head_dim);
+        let scales = k.row(scales(&k, cache, p.scales_at), from, k.halve(p.head_dim, BLOCK.trailing_zeros()));
+        let rows = k.min(k.sub(end, first), EXPAND_POSITIONS);
+        let pieces = k.mul(rows, k.halve(p.head_dim, 4).reg());
+        k.for_(tid, pieces, EXPAND_THREADS, |piece: Reg<u32>| {
+            expand_piece(&k, (quants, scales), out, piece, factor);
+        });
     });
     k
 }
 
 /// Converts a piece of 16 values of a cache in q8_0, times `factor`, to f16, rounded to nearest. `quants`, `scales`
 /// and `out` are where piece 0 is.
-pub(crate) fn expand_piece(
+fn expand_piece(
     k: &Kernel,
     (quants, scales): (Pointer<Global, u8>, Pointer<Global, f16>),
     out: Pointer<Global, f16>,

@@ -236,7 +236,7 @@ impl Stream<'_> {
         // Scores are in units of log2: exp2 is the softmax's exponential.
         let scale = k.select(inside, self.number(at::SCALE), 0f32);
 
-        let first_piece = k.mad(k.mul(w.kv_head, self.word(at::CONTEXT)), pieces, piece);
+        let rows = self.pieces(w.kv_head, pieces, piece);
         let caches = self.caches(kv);
         let two = || -> [Row; TOGETHER] { std::array::from_fn(|_| Row::empty(k)) };
         let (now, next) = (two(), two());
@@ -247,7 +247,7 @@ impl Stream<'_> {
             let mut position = k.add(tile, slot);
             for row in to {
                 let there = k.lt(position, end);
-                self.fetch_row(&caches, there, k.mad(position, pieces, first_piece), row);
+                self.fetch_row(&caches, there, rows.of(k, position), row);
                 position = k.add(position, stride);
             }
         };
@@ -277,7 +277,7 @@ impl Stream<'_> {
             k.set(sum.weight, k.select(mine, 1f32, 0f32));
             let (weight, numbers) = self.weighted(kv, sum.weight, &row.values);
             sum.values.iter().zip(numbers).for_each(|(v, x)| k.set(*v, k.mul(weight, x)));
-            let piece = k.mad(self.position(), pieces, first_piece);
+            let piece = rows.of(k, self.position());
             k.if_(k.both(w.caches, k.both(mine, inside)), || self.cache(&caches, piece, &row));
         });
         k.for_(start, end, stride_all, |tile: Reg<u32>| {

@@ -4,7 +4,9 @@ use half::f16;
 use ptxgen::{Cache, F16x2, Global, Kernel, Multiple, Pointer, Pred, Reg};
 
 use crate::cache::CacheType;
-use crate::kernels::cache::{four_bytes, largest, numbers, product, quantize, scales, split, to_integers};
+use crate::kernels::cache::{
+    PAGE, four_bytes, largest, numbers, product, quantize, scales, split, to_integers,
+};
 use crate::kernels::stream::block::Stream;
 use crate::kernels::stream::head_norm::Piece;
 use crate::kernels::stream::record::at;
@@ -37,6 +39,25 @@ pub(super) struct Caches {
     scales: Option<[Pointer<Global, f16>; 2]>,
 }
 
+/// The lane's pieces of 16 bytes of a key and value head's rows, in pages that are in order.
+#[derive(Clone, Copy)]
+pub(super) struct Pieces {
+    /// Its piece of the first row.
+    first: Reg<u32>,
+    /// Pieces of a row.
+    row: Reg<u32>,
+    /// Pieces of a page's row in the other heads.
+    others: Reg<u32>,
+}
+
+impl Pieces {
+    /// The piece of the row of `position`.
+    pub(super) fn of(self, k: &Kernel, position: Reg<u32>) -> Reg<u32> {
+        let before = k.and(position, !(PAGE - 1));
+        k.mad(before, self.others, k.mad(position, self.row, self.first))
+    }
+}
+
 impl Row {
     pub(super) fn empty(k: &Kernel) -> Self {
         let empty = || [(); 5].map(|()| k.var::<u32>(0u32));
@@ -53,6 +74,13 @@ impl Stream<'_> {
             CacheType::Q8_0 => Some([keys, values].map(|cache| scales(self.k, cache, self.scales_at()))),
         };
         Caches { keys, values, scales }
+    }
+
+    /// Piece `own` of the rows of head `kv_head`, which have `row` pieces each.
+    pub(super) fn pieces(&self, kv_head: Reg<u32>, row: Reg<u32>, own: Reg<u32>) -> Pieces {
+        let k = self.k;
+        let first = k.mad(k.mul(kv_head, PAGE), row, own);
+        Pieces { first, row, others: k.mul(k.sub(self.word(at::KV_HEADS), 1), row) }
     }
 
     /// Loads piece `piece` of keys and of values where `there` holds.

@@ -7,7 +7,7 @@ use crate::cache::CacheType;
 use crate::kernels::format::Format;
 use crate::kernels::heads::LOWEST;
 use crate::kernels::stream::block::Stream;
-use crate::kernels::stream::cached::{Caches, Row};
+use crate::kernels::stream::cached::{Caches, Pieces, Row};
 use crate::kernels::stream::layout::CONSUMERS;
 use crate::kernels::stream::record::at;
 use crate::kernels::stream::share::{Heads, Share, Sum, added_across};
@@ -25,12 +25,11 @@ enum Part {
     Values,
 }
 
-/// The rows of a key and value head, and the lane's place in them.
+/// The rows of a key and value head that are read.
 struct Place<'a> {
     caches: &'a Caches,
-    /// The lane's piece of the first row, and pieces of a row.
-    piece: Reg<u32>,
-    pieces: Reg<u32>,
+    /// The lane's pieces of the rows.
+    pieces: Pieces,
     /// Positions before this one are in the cache.
     end: Reg<u32>,
     /// The next position of a lane is this much later.
@@ -64,9 +63,9 @@ impl Stream<'_> {
         let slot = k.shr(self.lane, LOG2);
         let stride = CONSUMERS * slots;
         let all = stride * ROWS as u32;
-        let piece = k.mad(k.mul(h.kv_head, self.word(at::CONTEXT)), pieces, own);
+        let pieces = self.pieces(h.kv_head, pieces, own);
         let end = k.min(s.end, self.position());
-        let place = Place { caches: &caches, piece, pieces, end, stride };
+        let place = Place { caches: &caches, pieces, end, stride };
         let rows: [Row; ROWS] = std::array::from_fn(|_| Row::empty(k));
         let first = k.mad(self.warp, slots, s.begin);
         self.fetch_far(&place, Part::Keys, k.add(first, slot), &rows);
@@ -107,7 +106,7 @@ impl Stream<'_> {
             let values = self.receive::<4>(packets, self.phase(at::INPUT)).concat();
             let row = self.newest(kv, Some([values[..8].to_vec(), values[8..].to_vec()]), from, None);
             let mine = k.eq(slot, 0);
-            let piece = k.mad(self.position(), place.pieces, place.piece);
+            let piece = place.pieces.of(k, self.position());
             k.if_(k.both(h.caches, k.both(mine, inside)), || self.cache(&caches, piece, &row));
             let row = [row];
             let scores = self.scores_far::<LOG2, 1>(&query, &row);
@@ -133,7 +132,7 @@ impl Stream<'_> {
                 Part::Keys => (place.caches.keys, &row.keys),
                 Part::Values => (place.caches.values, &row.values),
             };
-            let from = k.at_stride(cache, k.mad(position, place.pieces, place.piece), 16);
+            let from = k.at_stride(cache, place.pieces.of(k, position), 16);
             k.load_words_where(Some(there), from, &to[..4], Cache::Default);
         }
     }

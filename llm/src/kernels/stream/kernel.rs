@@ -187,12 +187,12 @@ impl Stream<'_> {
         });
         k.if_(k.eq(self.warp, RESULTS), || {
             let best = (k.var(f32::NEG_INFINITY), k.var(u32::MAX));
-            let finish = k.var(0u32);
+            let is_last = k.var(0u32);
             self.phases(last, true, || {
-                k.set(finish, self.word(at::FINISH));
+                k.set(is_last, self.word(at::IS_LAST));
                 k.if_(k.eq(self.word(at::KIND), MATVEC), || self.use_results(best));
             });
-            k.if_(k.ne(finish, 0), || self.finish(finish, best));
+            k.if_(k.ne(is_last, 0), || self.finish(best));
         });
     }
 

@@ -7,6 +7,7 @@
 use ptxgen::{Cache, Pred, Reg, Shuffle};
 
 use crate::cache::CacheType;
+use crate::kernels::cache::PAGE;
 use crate::kernels::heads::LOWEST;
 use crate::kernels::stream::block::Stream;
 use crate::kernels::stream::cached::{Caches, Row};
@@ -31,7 +32,7 @@ struct Place<'a> {
     stride: u32,
 }
 
-/// Positions that `1 << log2` lanes per row take: two rounds of rows.
+/// Positions that `1 << log2` lanes per row take: two rounds of rows, no more than the first page has.
 pub(super) const fn most(log2: u32) -> u32 {
     2 * ROWS as u32 * CONSUMERS * (32 >> log2)
 }
@@ -86,7 +87,7 @@ impl Stream<'_> {
         let in_group = k.sub(head, k.mul(kv_head, self.word(at::GROUP)));
         let caches = self.caches(kv);
         let start = k.mad(self.warp, slots, k.shr(self.lane, LOG2));
-        let piece = k.mad(k.mul(kv_head, self.word(at::CONTEXT)), pieces, own);
+        let piece = k.mad(k.mul(kv_head, PAGE), pieces, own);
         let place = Place { caches: &caches, piece, pieces, stride };
         let rows = || -> [Row; ROWS] { std::array::from_fn(|_| Row::empty(k)) };
         let (now, next) = (rows(), rows());

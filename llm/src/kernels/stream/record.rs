@@ -58,14 +58,14 @@ pub(super) mod at {
     pub const RESIDUAL_INPUT: i64 = 16;
     pub const EPS: i64 = 17;
     pub const INVERSE_LEN: i64 = 18;
-    pub const FINISH: i64 = 19;
+    /// 1 for the step's last phase.
+    pub const IS_LAST: i64 = 19;
     /// Rotation of each pair of a head per position.
     pub const TURNS: i64 = 20;
     /// Rows of queries, and of queries and keys.
     pub const Q_ROWS: i64 = 22;
     pub const K_ROWS: i64 = 23;
     pub const HEAD_DIM: i64 = 24;
-    pub const CONTEXT: i64 = 25;
     pub const KEYS: i64 = 26;
     pub const VALUES: i64 = 28;
     pub const PARTIALS: i64 = 30;

@@ -204,9 +204,9 @@ impl Stream<'_> {
         }
     }
 
-    /// The end of a launch: every block says that it has completed the step, and the first block, once all have,
-    /// chooses the token and moves to the next position.
-    pub(super) fn finish(&self, finish: Reg<u32>, best: Best) {
+    /// The end of a step: every block says that it has completed it, and the first block, once all have, chooses the
+    /// token and moves to the next position.
+    pub(super) fn finish(&self, best: Best) {
         let k = self.k;
         let phase = k.add(k.load(self.own.plus(own::FIRST_PHASE)), PHASES_PER_STEP - 1);
         warp_best(k, best);
@@ -230,11 +230,9 @@ impl Stream<'_> {
             warp_best(k, best);
             k.if_(k.eq(self.lane, 0), || {
                 let next = k.add(self.position(), 1);
-                k.if_(k.eq(finish, 1), || {
-                    // Logits without any number give token 0.
-                    let token = k.select(k.eq(best.1, u32::MAX), 0u32, best.1);
-                    k.store(k.at(self.state.plus(i64::from(TOKENS_AT)), next), token);
-                });
+                // Logits without any number give token 0.
+                let token = k.select(k.eq(best.1, u32::MAX), 0u32, best.1);
+                k.store(k.at(self.state.plus(i64::from(TOKENS_AT)), next), token);
                 k.store(self.state, next);
                 let first = k.load(self.own.plus(own::FIRST_PHASE));
                 k.store(self.sync.plus(FIRST_PHASE_AT.into()), k.add(first, PHASES_PER_STEP));

@@ -39,17 +39,6 @@ pub enum Results {
     Heads(Packets, Heads),
 }
 
-/// The work after the last phase of a launch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Finish {
-    /// Nothing: the phase is not the step's last.
-    Nothing,
-    /// Writes the most likely token to the next position and moves there.
-    Choose,
-    /// Moves to the next position.
-    Advance,
-}
-
 /// A matrix of a matrix phase, or rows of one.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment {
@@ -87,7 +76,7 @@ pub struct Heads {
     pub kv_heads: u32,
     /// Values of a head.
     pub head_dim: u32,
-    /// Positions in the cache.
+    /// Positions in the cache, whole pages.
     pub context: u32,
     /// Type of the cache. In q8_0 the quants of a cache take less than 4 GiB.
     pub kv: CacheType,
@@ -232,14 +221,10 @@ impl Task {
         self
     }
 
-    /// Sets what follows this phase.
-    pub fn ending(mut self, finish: Finish) -> Self {
-        let code = match finish {
-            Finish::Nothing => 0,
-            Finish::Choose => 1,
-            Finish::Advance => 2,
-        };
-        self.set(at::FINISH, code);
+    /// Makes this the step's last phase: the most likely token is written to the next position, to which the step
+    /// moves.
+    pub fn last(mut self) -> Self {
+        self.set(at::IS_LAST, 1);
         self
     }
 
@@ -347,7 +332,6 @@ impl Task {
         self.set(at::Q_ROWS, h.heads * h.head_dim);
         self.set(at::K_ROWS, (h.heads + h.kv_heads) * h.head_dim);
         self.set(at::HEAD_DIM, h.head_dim);
-        self.set(at::CONTEXT, h.context);
         if h.kv == CacheType::Q8_0 {
             self.set(at::SCALES_AT, h.kv_heads * h.context * h.head_dim);
         }

@@ -112,9 +112,9 @@ fn every_launch_of_a_step_is_there_and_slices_lie_inside_each_other() {
             let cache = 4 * (model.config.kv_dim() * model.config.layers) as u64 * (position + 1);
             assert_eq!(bytes, engine.weight_bytes_per_token() + cache, "{mode:?} at {position}");
             let phases = launches(position, "phase");
-            let wanted = if mode == Mode::Persistent { 5 * model.config.layers + 2 } else { 0 };
+            let wanted = if mode == Mode::Stream { 5 * model.config.layers + 2 } else { 0 };
             assert_eq!(phases.len(), wanted, "{mode:?} at {position}");
-            let layered = if mode == Mode::Persistent { &phases } else { &found };
+            let layered = if mode == Mode::Stream { &phases } else { &found };
             for layer in 0..model.config.layers {
                 assert!(layered.iter().any(|e| e["args"]["layer"] == layer && e["name"] == "down"));
             }
@@ -140,7 +140,7 @@ fn every_launch_of_a_step_is_there_and_slices_lie_inside_each_other() {
 #[test]
 fn the_host_waits_while_the_gpu_works() {
     let device = device();
-    let (_, events, error) = trace(&device, &tiny(), Mode::Operations);
+    let (_, events, error) = trace(&device, &tiny(), Mode::Batch);
     for step in of(&events, "X").filter(|e| e["cat"] == "work" && e["name"] == "step") {
         let (start, end) = (ns(step, "ts"), ns(step, "ts") + ns(step, "dur"));
         let host =
