@@ -60,7 +60,7 @@ suite() { run suite 280 "$bin/device-suite" --test-threads 1; }
 verify() {
     run story 60 "$bin/llm-demo" --device "$device" -n 64 --temp 0
     run verify-embedded 60 "$bin/llm-demo" verify --device "$device" -n 16
-    run greedy-embedded 60 "$bin/llm-demo" verify --device "$device" --engine persistent --greedy 256
+    run greedy-embedded 60 "$bin/llm-demo" verify --device "$device" --engine stream --greedy 256
     for quant in q6_k q4_k_m q8_0 f16; do
         model=${MODELS:-/tmp}/llama-3.2-1b-$quant.gguf
         [ -s "$model" ] || run "synthesize-$quant" 120 "$bin/llm-demo" synthesize "llama-3.2-1b:$quant" "$model"
@@ -83,7 +83,7 @@ profile() {
     [ -s "$model" ] || run synthesize-q6_k 120 "$bin/llm-demo" synthesize llama-3.2-1b:q6_k "$model"
     run profile-step 60 "$bin/llm-demo" profile --device "$device" -m "$model" -n 128
     run profile-prompt 60 "$bin/llm-demo" profile --device "$device" -m "$model" --pp 512
-    for engine in persistent operations; do
+    for engine in stream batch; do
         run "trace-$engine" 60 "$bin/llm-demo" --device "$device" -m "$model" --engine "$engine" -n 32 --trace "$out/trace-$engine.json"
     done
 }

@@ -5,7 +5,9 @@ use std::fmt::Write;
 use anyhow::bail;
 use ga10b_llm::engine::PAGE;
 use ga10b_llm::{CacheType, ColumnsOptions, EngineOptions, Footprint, Model};
-use hcq::Device;
+use hcq::{BackendKind, Device};
+
+use crate::cli::values::PromptWeights;
 
 /// A size in the units of the other reports.
 pub fn size(bytes: u64) -> String {
@@ -24,6 +26,23 @@ fn smallest(model: &Model) -> u64 {
     elements / 16 * 9
 }
 
+/// Whether chunks of prompts keep expanded weights: as `asked`, else on a GPU with memory of its own where what is
+/// `needed` with them takes at most half of what is free.
+pub fn keeps_expanded(
+    device: &Device,
+    asked: Option<PromptWeights>,
+    needed: &dyn Fn(bool) -> ga10b_llm::Result<Footprint>,
+) -> anyhow::Result<bool> {
+    let info = device.info();
+    match (asked, device.free_memory()) {
+        (Some(asked), _) => Ok(asked == PromptWeights::Keep),
+        (None, Ok(free)) if !info.unified_memory && info.backend != BackendKind::Sim => {
+            Ok(needed(true)?.total() <= free / 2)
+        }
+        (None, _) => Ok(false),
+    }
+}
+
 /// Reports what an engine takes and what the device has left; an error with what to try if that is less.
 pub fn check(device: &Device, model: &Model, options: &EngineOptions) -> anyhow::Result<()> {
     let info = device.info();
@@ -35,7 +54,8 @@ pub fn check(device: &Device, model: &Model, options: &EngineOptions) -> anyhow:
             return Ok(());
         }
     };
-    let Footprint { weights, cache, scratch, .. } = needed;
+    let Footprint { cache, scratch, .. } = needed;
+    let weights = needed.weights + needed.expanded;
     let parts = format!(
         "{} of weights, {} of cache for {} positions in {}, {} of scratch",
         size(weights),
@@ -120,7 +140,7 @@ pub fn share(
     let (chosen, needed) = &best;
     let parts = format!(
         "{} of weights, {} of cache for {} positions in {}, shared by up to {} sequence{}, {} of scratch",
-        size(needed.weights),
+        size(needed.weights + needed.expanded),
         size(needed.cache),
         chosen.pages * PAGE,
         chosen.kv.name(),

@@ -7,11 +7,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use ga10b_llm::chat::Template;
 use ga10b_llm::embedded;
-use ga10b_llm::{CacheType, Columns, ColumnsOptions, Engine, EngineOptions, Mode, Model, Sampler, Tokenizer};
+use ga10b_llm::{
+    CacheType, Columns, ColumnsOptions, Engine, EngineOptions, Footprint, Mode, Model, Sampler, Tokenizer,
+};
 use hcq::{Device, DeviceOptions};
 
 use crate::cli::options::{Common, Constraints, Launching, ModelFile, OnDevice, Text};
 use crate::cli::sampling::Sampling;
+use crate::cli::values::PromptWeights;
 use crate::grammar::{Compiler, Grammar};
 use crate::memory;
 use crate::progress;
@@ -103,6 +106,8 @@ pub struct Setup {
     pub mode: Option<Mode>,
     /// Type of the key/value cache.
     pub kv: CacheType,
+    /// The weights that chunks of prompts multiply; `None` for what suits the device.
+    pub prompt_weights: Option<PromptWeights>,
     /// Whether phases are timed.
     pub timed: bool,
     /// Whether tuned shapes are used.
@@ -112,8 +117,8 @@ pub struct Setup {
 impl Setup {
     /// The options that the command line names.
     pub fn of(launching: &Launching) -> Self {
-        let &Launching { engine, kv, no_tuning } = launching;
-        Self { mode: engine, kv, timed: false, tuned: !no_tuning }
+        let &Launching { engine, kv, prompt_weights, no_tuning } = launching;
+        Self { mode: engine, kv, prompt_weights, timed: false, tuned: !no_tuning }
     }
 
     /// The options of an engine for `model` on `device`, and where its shapes are from.
@@ -160,6 +165,12 @@ impl Session {
     pub fn new(device: Device, setup: &Setup, model: &Model, wanted: usize) -> anyhow::Result<Self> {
         let context = wanted.min(model.config.context);
         let (options, tuning) = setup.options(&device, model, context);
+        let needed = |expanded| {
+            let options = options.clone().with_expanded_weights(expanded);
+            Footprint::of(model, &options, &device)
+        };
+        let expanded = memory::keeps_expanded(&device, setup.prompt_weights, &needed)?;
+        let options = options.clone().with_expanded_weights(expanded);
         memory::check(&device, model, &options)?;
         let begin = Instant::now();
         let bar = progress::byte_bar("loading");
@@ -189,7 +200,7 @@ impl Session {
                 wanted.name(),
                 found.name()
             );
-            tracing::warn!("{what}: steps take one launch per operation, which is slower");
+            tracing::warn!("{what}: steps are those of batches, which are slower");
         }
         Ok(Self { device, engine, context, load: begin.elapsed(), tuning })
     }
@@ -207,7 +218,11 @@ pub fn columns(
     model: &Model,
     options: ColumnsOptions,
     least: usize,
+    weights: Option<PromptWeights>,
 ) -> anyhow::Result<Columns> {
+    let needed = |expanded| Footprint::of_columns(model, &options.with_expanded_weights(expanded), device);
+    let expanded = options.chunks && memory::keeps_expanded(device, weights, &needed)?;
+    let options = options.with_expanded_weights(expanded);
     let options = memory::share(device, model, options, least)?;
     let bar = progress::byte_bar("loading");
     let columns = Columns::with_progress(device, model, &options, &mut |done, total| {

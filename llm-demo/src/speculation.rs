@@ -11,6 +11,7 @@ use ga10b_llm::{ColumnsOptions, Decoder, Model};
 use hcq::Device;
 
 use crate::cli::speculation::Speculation;
+use crate::cli::values::PromptWeights;
 use crate::session::{self, Session, Setup};
 
 /// The decoder of a text.
@@ -104,7 +105,7 @@ pub fn target(
     context: usize,
 ) -> anyhow::Result<Speculator<Sequence>> {
     let options = ColumnsOptions::new(1, context).with_cache(setup.kv).with_chunks();
-    let mut columns = session::columns(device, model, options, options.pages)?;
+    let mut columns = session::columns(device, model, options, options.pages, setup.prompt_weights)?;
     // Else the first steps wait for it, and their times are wrong.
     columns.record_all()?;
     let sequence = Sequence::new(columns)?;
@@ -133,7 +134,8 @@ pub fn drafts(
     tracing::info!("setting up the draft, then the model");
     let context = context.min(model.config.context);
     let all = ColumnsOptions::new(parallel, context).with_cache(setup.kv).with_chunks();
-    let mut columns = session::columns(device, &model, all, all.pages).context("cannot set up the draft")?;
+    let mut columns = session::columns(device, &model, all, all.pages, Some(PromptWeights::Expand))
+        .context("cannot set up the draft")?;
     columns.record_all()?;
     Ok(Some((Box::new(DraftColumns::new(columns)), options)))
 }
@@ -162,7 +164,7 @@ impl Drafting {
     /// The draft, with a context of `context` positions or as many as its model has.
     pub fn draft(&self, device: &Device, setup: &Setup, context: usize) -> anyhow::Result<Box<dyn Draft>> {
         let Some(model) = &self.model else { return Ok(Box::new(Lookup)) };
-        let setup = Setup { mode: None, ..*setup };
+        let setup = Setup { mode: None, prompt_weights: Some(PromptWeights::Expand), ..*setup };
         let session = Session::new(device.clone(), &setup, model, context)?;
         Ok(Box::new(DraftModel::new(Box::new(session.engine), model.config.vocab)))
     }

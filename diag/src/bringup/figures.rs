@@ -123,7 +123,7 @@ fn copies(device: &Device, mib: u64, count: u32) -> anyhow::Result<Vec<Figure>> 
 /// Measures tokens per second of the embedded model with `llm-demo`.
 fn tokens(llm_demo: &LlmDemo, rig: &Rig<'_>) -> Result<Vec<Figure>, llm_demo::Error> {
     let tests = match rig.software {
-        true => Bench { prompt: 8, decode: 4, repeats: 1, engine: Some("operations") },
+        true => Bench { prompt: 8, decode: 4, repeats: 1, engine: Some("batch") },
         false => Bench { prompt: 128, decode: 128, repeats: 5, engine: None },
     };
     llm_demo.bench(rig.selector, &tests)

@@ -105,15 +105,14 @@ impl LlmDemo {
         }
     }
 
-    /// Compares as many greedy tokens of the persistent step with those of one launch per operation.
+    /// Compares as many greedy tokens of the step in one launch with those of the batch step.
     ///
     /// # Errors
     /// [`Error`].
     pub fn same_tokens(&self, device: Selector, count: u32) -> Result<(), Error> {
         const COMMAND: &str = "verify --greedy";
         let count = count.to_string();
-        let text =
-            self.text(device, COMMAND, &["--engine", "persistent", "--no-tuning", "--greedy", &count])?;
+        let text = self.text(device, COMMAND, &["--engine", "stream", "--no-tuning", "--greedy", &count])?;
         let same = format!("the same {count} tokens");
         match text.lines().last().is_some_and(|line| line.starts_with(&same)) {
             true => Ok(()),

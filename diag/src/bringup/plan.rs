@@ -248,8 +248,8 @@ pub const STEPS: [Step; 21] = [
         .says(
             "everything together: a language model computes on the GPU what it computes on the CPU",
             "`llm-demo verify`: logits of the embedded model within the bounds of the CPU reference, with engines \
-             `operations` and `persistent`. Not run where llm-demo is not installed beside nvdiag",
-            "`llm-demo verify` by hand shows each bound; `--engine operations` is the same without the persistent step",
+             `batch` and `stream`. Not run where llm-demo is not installed beside nvdiag",
+            "`llm-demo verify` by hand shows each bound; `--engine batch` is the same without the persistent step",
         )
         .within(600),
     step(SOAK, "beside other work", &[17, 18, 20])

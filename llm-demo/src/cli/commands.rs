@@ -357,7 +357,7 @@ pub struct Verify {
     #[arg(short = 'n', long, value_name = "N", value_parser = count)]
     pub count: Option<u32>,
 
-    /// Compare N greedy tokens with those of one launch per operation instead of logits
+    /// Compare N greedy tokens with those of --engine batch instead of logits
     #[arg(long, value_name = "N", value_parser = count)]
     #[arg(conflicts_with_all = ["count", "check"])]
     pub greedy: Option<u32>,

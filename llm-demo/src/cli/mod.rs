@@ -4,7 +4,7 @@ pub mod commands;
 pub mod options;
 pub mod sampling;
 pub mod speculation;
-mod values;
+pub mod values;
 
 use std::{env, io, process};
 
@@ -179,7 +179,7 @@ mod tests {
             &[][..],
             &["-p", "a", "-n", "3", "--temp", "1", "--check"],
             &["-f", "x", "--trace", "t", "--device", "sim"],
-            &["--session", "s", "--engine", "operations"],
+            &["--session", "s", "--engine", "batch"],
             &["--lookup", "--draft-max", "3", "-m", "x", "--kv", "q8_0"],
         ] {
             let of_run = parse(&[&["run"], args].concat()).expect("valid");
@@ -241,7 +241,7 @@ mod tests {
             &["--check", "--trace", "x"],
             &["--lookup", "--draft", "x"],
             &["--lookup", "--draft-max", "32"],
-            &["--lookup", "--engine", "persistent"],
+            &["--lookup", "--engine", "stream"],
             &["--draft-always"],
             &["--draft", "x", "--session", "y"],
             &["--logit-bias", "a=1"],

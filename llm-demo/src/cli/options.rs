@@ -8,7 +8,7 @@ use ga10b_llm::{CacheType, Mode};
 use ga10b_sim::Checks;
 use hcq::Selector;
 
-use crate::cli::values::{cache_type, engine};
+use crate::cli::values::{PromptWeights, cache_type, engine, prompt_weights};
 
 /// The model, the device, and how one runs on the other.
 #[derive(Clone, Debug, Args)]
@@ -41,15 +41,19 @@ pub struct OnDevice {
 /// Options of an engine.
 #[derive(Clone, Debug, Args)]
 pub struct Launching {
-    /// Launches of a token's kernels: persistent (one launch) or operations (one per operation, activations
-    /// in single precision) [default: persistent; operations on the software device, where launches cost
-    /// nothing]
+    /// Launches of a token's kernels: stream (one launch) or batch (some ten per layer, those of serve
+    /// --parallel) [default: stream; batch for models without such a kernel and on the software device]
     #[arg(long, value_name = "ENGINE", value_parser = engine)]
     pub engine: Option<Mode>,
 
     /// Type of the key/value cache: f16 or q8_0 (8 bits and a scale per 32 values; heads of a multiple of 32)
     #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = cache_type)]
     pub kv: CacheType,
+
+    /// Weights of prompts in f16: keep (2 bytes more of memory per weight) or expand (in every chunk of a prompt)
+    /// [default: keep on a GPU with memory of its own where all takes at most half of what is free, else expand]
+    #[arg(long, value_name = "HOW", value_parser = prompt_weights)]
+    pub prompt_weights: Option<PromptWeights>,
 
     /// Use the default shapes, not the results of llm-demo tune
     #[arg(long)]

@@ -34,6 +34,23 @@ pub fn engine(text: &str) -> Result<Mode, String> {
     })
 }
 
+/// The weights that chunks of prompts multiply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PromptWeights {
+    /// A copy in f16, made once.
+    Keep,
+    /// Expanded to f16 in every chunk.
+    Expand,
+}
+
+pub fn prompt_weights(text: &str) -> Result<PromptWeights, String> {
+    match text {
+        "keep" => Ok(PromptWeights::Keep),
+        "expand" => Ok(PromptWeights::Expand),
+        _ => Err("expected one of keep, expand".to_owned()),
+    }
+}
+
 pub fn cache_type(text: &str) -> Result<CacheType, String> {
     let kv = CacheType::ALL.into_iter().find(|t| t.name() == text);
     kv.ok_or_else(|| format!("expected one of {}", CacheType::ALL.map(CacheType::name).join(", ")))

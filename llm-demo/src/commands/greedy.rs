@@ -1,4 +1,4 @@
-//! Compares the greedy tokens of the engine in use with those of one launch per operation.
+//! Compares the greedy tokens of a step in one launch with those of a batch step.
 
 use std::io::{self, Write};
 
@@ -30,8 +30,8 @@ pub fn run(verify: &Verify, count: usize) -> anyhow::Result<Outcome> {
     let mode = checked.engine.mode();
     anyhow::ensure!(
         mode != Mode::Batch,
-        "a step is one launch per operation here, there is nothing to compare: choose --engine persistent, and a \
-         model that the step kernel takes"
+        "a step is that of batches here, there is nothing to compare: choose --engine stream, and a model that the \
+         step kernel takes"
     );
     let setup = Setup { mode: Some(Mode::Batch), tuned: false, ..setup };
     let mut against = Session::new(device, &setup, &model, context)?;

@@ -40,8 +40,7 @@ struct Report {
     /// The counted token; with `--context` the last one.
     #[serde(flatten)]
     last: At,
-    /// Occupancy of an SM by the kernels of the step, of one launch per operation, of a full chunk of a
-    /// prompt.
+    /// Occupancy of an SM by the kernels of the step in one launch, of a batch step, of a full chunk of a prompt.
     occupancy: Vec<KernelUse>,
     /// Type of the key/value cache.
     kv: &'static str,

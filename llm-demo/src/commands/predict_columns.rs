@@ -66,7 +66,7 @@ pub fn run(predict: &Predict) -> anyhow::Result<Outcome> {
     ensure!(position <= room, "position {position} is past the model's context of {}", room + 1);
     let counting = CountingDevice::with_cache(predict.chip.l2_bytes)?;
     let options = ColumnsOptions::new(most, position + 1).with_cache(predict.launching.kv);
-    let columns = session::columns(&counting.device, &model, options, options.pages)?;
+    let columns = session::columns(&counting.device, &model, options, options.pages, None)?;
     let mut counter = Counter { counting, columns, ids: Vec::new(), position };
     let bar = progress::step_bar("counting");
     bar.set_length(predict.batch.len() as u64 + 2);

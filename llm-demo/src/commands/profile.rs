@@ -145,7 +145,7 @@ fn of_columns(
         "{context} tokens do not fit the model's context of {most}: choose a smaller --pp"
     );
     let options = ColumnsOptions::new(batch, context).with_cache(profile.common.launching.kv).with_chunks();
-    let mut columns = session::columns(device, model, options, options.pages)?;
+    let mut columns = session::columns(device, model, options, options.pages, None)?;
     columns.record_all()?;
     let mut stats: Vec<KernelStat> = Vec::new();
     for launch in batched::launches(&mut columns, prompt, batch)? {

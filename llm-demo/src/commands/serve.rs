@@ -139,7 +139,8 @@ fn processor<'a>(
     // Before the model, whose pages get what memory is left.
     let drafts = speculation::drafts(&device, &setup, &serve.speculation, model, (parallel, context))?;
     let options = ColumnsOptions::new(parallel, context).with_cache(setup.kv).with_chunks();
-    let mut columns = session::columns(&device, model, options, context.div_ceil(PAGE))?;
+    let mut columns =
+        session::columns(&device, model, options, context.div_ceil(PAGE), setup.prompt_weights)?;
     // Else the first requests wait for it.
     columns.record_all()?;
     let latency = serve.latency_ms.map(|ms| Duration::from_millis(ms.into()));

@@ -56,7 +56,7 @@ fn the_steps_of_nvdiag_pass_and_its_figures_are_measured() {
 #[test]
 fn an_error_of_the_program_is_that_of_the_step() {
     // No model has room for as many.
-    let error = llm_demo().verify(Selector::Sim, "operations", 1_000_000).expect_err("too many").to_string();
+    let error = llm_demo().verify(Selector::Sim, "batch", 1_000_000).expect_err("too many").to_string();
     assert!(error.starts_with("llm-demo verify: its process ended with exit status: 1: "), "{error}");
     assert!(error.contains("do not fit the model's context"), "{error}");
 }

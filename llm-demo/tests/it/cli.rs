@@ -88,7 +88,7 @@ fn bench_tells_what_its_figures_depend_on() {
     assert_eq!(tests, ["pp12", "tg2", "tg2-greedy", "tg2-sampled"]);
     assert_eq!((&rows[2]["choice"], &rows[2]["sequences"]), (&"greedy".into(), &1.into()));
     let row = &rows[1];
-    assert_eq!((&row["schema"], &row["engine"]), (&"llm-demo.bench/2".into(), &"operations".into()));
+    assert_eq!((&row["schema"], &row["engine"]), (&"llm-demo.bench/2".into(), &"batch".into()));
     assert_eq!((&row["model"]["quantization"], &row["device"]["backend"]), (&"Q6_K".into(), &"sim".into()));
     assert!(row["avg_ts"].as_f64() > Some(0.0) && row["weight_bytes_per_step"].as_u64() > Some(0), "{row}");
     let first = &row["first_token"];
@@ -166,7 +166,7 @@ fn reports_say_what_they_leave_out() {
 
     let predict = json("predict");
     let kernels = predict["occupancy"].as_array().expect("kernels");
-    for path in ["step", "operations", "prompt"] {
+    for path in ["stream", "batch", "prompt"] {
         assert!(kernels.iter().any(|k| k["path"] == path), "{path}");
     }
     let step = kernels.iter().find(|k| k["kernel"] == "stream").expect("the step kernel");
@@ -199,16 +199,16 @@ fn greedy_tokens_are_compared_with_those_of_the_unfused_path() {
     let folder = tempfile::tempdir().expect("a temporary directory");
     let model = tiny(folder.path(), "q4_k_m");
     let args = ["verify", "-m", &model, "-p", "a", "--greedy", "4"];
-    let (code, out, err) = run(&[&args[..], &["--engine", "persistent"]].concat());
+    let (code, out, err) = run(&[&args[..], &["--engine", "stream"]].concat());
     assert_eq!(code, 0, "{out}{err}");
-    assert!(out.contains("persistent with operations") && out.contains("the same 4 tokens"), "{out}");
+    assert!(out.contains("stream with batch") && out.contains("the same 4 tokens"), "{out}");
     let (code, _, err) = run(&args);
     assert_eq!(code, 1);
-    assert!(err.contains("choose --engine persistent"), "{err}");
+    assert!(err.contains("choose --engine stream"), "{err}");
     // An engine that there is no more.
     let (code, _, err) = run(&["-n", "1", "--engine", "phases"]);
     assert_eq!(code, 2);
-    assert!(err.contains("a step is one launch (persistent)"), "{err}");
+    assert!(err.contains("a step is one launch (stream)"), "{err}");
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn penalties_and_biases_change_the_text() {
     let penalized = good(&["run", "-n", "40", "--repeat-penalty", "2", "--repeat-last-n", "32"]);
     let frequent = good(&["run", "-n", "40", "--frequency-penalty", "1.5", "--presence-penalty", "1"]);
     assert!(plain != penalized && plain != frequent, "{plain}");
-    let persistent = ["run", "-n", "3", "-p", "Once", "--engine", "persistent", "--logit-bias", "626=100"];
+    let persistent = ["run", "-n", "3", "-p", "Once", "--engine", "stream", "--logit-bias", "626=100"];
     assert_eq!(good(&persistent), "OnceOnceOnceOnce\n");
 }
 

@@ -24,7 +24,7 @@ fn a_text_is_json_that_its_schema_accepts() {
     });
     let schema = written(folder.path(), "schema.json", &schema.to_string());
     // The GPU's engine too, which chooses tokens itself otherwise.
-    for engine in ["operations", "persistent"] {
+    for engine in ["batch", "stream"] {
         let args =
             ["run", "-p", "", "-n", "60", "--temp", "1.5", "--engine", engine, "--json-schema", &schema];
         let (code, out, err) = run(&args, "");

@@ -198,7 +198,7 @@ fn what_cannot_be_served_is_said_at_once() {
     fails(&["--port", &port], "cannot listen on 127.0.0.1");
     fails(&["--port", "0", "--template", "/nonexistent"], "cannot use the template");
     ends(&["--port", "0", "--api-key", ""], 2, "the key is empty");
-    let both = ["--port", "0", "--parallel", "2", "--engine", "operations"];
+    let both = ["--port", "0", "--parallel", "2", "--engine", "batch"];
     ends(&both, 2, "--engine is for --parallel 1, not 2");
     let alone = ["--port", "0", "--parallel", "1", "--latency-ms", "20"];
     ends(&alone, 2, "--latency-ms is for several requests at a time");
@@ -207,7 +207,7 @@ fn what_cannot_be_served_is_said_at_once() {
     ends(&draft, 2, "--draft processes one without --parallel");
     // Found when the engine is set up, with a listening port.
     fails(
-        &["--port", "0", "--engine", "persistent", "--kv", "q8_0", "-m", "/nonexistent.gguf"],
+        &["--port", "0", "--engine", "stream", "--kv", "q8_0", "-m", "/nonexistent.gguf"],
         "cannot use the model",
     );
 }

@@ -160,10 +160,10 @@ fn an_engine_that_the_model_cannot_have_is_an_error_if_asked_for() {
     synthesis.write_file(3, &file, &mut |_, _| ()).expect("a file");
     let (code, _, err) = run(&["-m", name(&file), "-n", "2", "-p", "a"]);
     assert_eq!(code, 0, "{err}");
-    let (code, out, err) = run(&["-m", name(&file), "-n", "2", "-p", "a", "--engine", "persistent"]);
+    let (code, out, err) = run(&["-m", name(&file), "-n", "2", "-p", "a", "--engine", "stream"]);
     assert_eq!((code, out.as_str()), (1, ""), "{err}");
     assert!(err.contains("the step kernel does not take this model's sizes"), "{err}");
-    assert!(err.contains("--engine persistent is not possible"), "{err}");
+    assert!(err.contains("--engine stream is not possible"), "{err}");
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn an_architecture_that_the_step_kernel_lacks_is_named() {
     ] {
         let synthesis: Synthesis = format!("{shape}:q8_0").parse().expect("a shape");
         synthesis.write_file(3, &file, &mut |_, _| ()).expect("a file");
-        let (code, out, err) = run(&["-m", name(&file), "-n", "8", "-p", "a", "--engine", "persistent"]);
+        let (code, out, err) = run(&["-m", name(&file), "-n", "8", "-p", "a", "--engine", "stream"]);
         assert_eq!((code, out.as_str()), (1, ""), "{err}");
         assert!(err.contains(&format!("the step kernel has no {lacks}")), "{err}");
         let (code, out, err) = run(&["verify", "-m", name(&file), "-n", "3", "-p", "a"]);
@@ -199,7 +199,7 @@ fn the_batch_step_of_any_architecture_is_verified() {
         assert_eq!(code, 0, "{out}{err}");
         assert!(out.contains("40, of a batch") && out.contains("within bounds"), "{out}");
     }
-    let (code, _, err) = run(&["verify", "--batch", "--engine", "persistent"]);
+    let (code, _, err) = run(&["verify", "--batch", "--engine", "stream"]);
     assert!(code == 2 && err.contains("--engine"), "{err}");
 }
 
@@ -209,7 +209,7 @@ fn a_model_with_layer_norms_has_a_step_kernel() {
     let file = folder.path().join("other.gguf");
     let synthesis: Synthesis = "tiny-gpt2:q8_0".parse().expect("a shape");
     synthesis.write_file(3, &file, &mut |_, _| ()).expect("a file");
-    let args = ["verify", "-m", name(&file), "-n", "3", "-p", "a", "--engine", "persistent"];
+    let args = ["verify", "-m", name(&file), "-n", "3", "-p", "a", "--engine", "stream"];
     let (code, out, err) = run(&args);
     assert_eq!(code, 0, "{out}{err}");
     assert!(out.contains("within bounds"), "{out}");
@@ -220,7 +220,7 @@ fn a_model_of_several_types_has_a_step_kernel() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("mixed.gguf");
     with(&file, &[], &["blk.0.attn_q.weight", "token_embd.weight", "blk.1.ffn_up.weight"]);
-    let args = ["verify", "-m", name(&file), "--engine", "persistent", "-n", "3"];
+    let args = ["verify", "-m", name(&file), "--engine", "stream", "-n", "3"];
     let (code, out, err) = run(&args);
     assert_eq!(code, 0, "{out}{err}");
     assert!(out.contains("within bounds"), "{out}");

@@ -9,7 +9,7 @@ use tracing::trace_span;
 use crate::cache::CacheType;
 use crate::decoder::Decoder;
 use crate::engine::cache::pages_for;
-use crate::engine::columns::{Column, MOST_COLUMNS, Steps};
+use crate::engine::columns::{Column, LEAST_CHUNK, MOST_COLUMNS, Steps};
 use crate::engine::diagnosis::{self, Suspect};
 use crate::engine::finish::Prompt;
 use crate::engine::launch::{Launch, record};
@@ -33,9 +33,6 @@ use crate::spans::HOST;
 /// A kernel that others wait for is counted against its channel from this time on (the driver's
 /// `CTXSW_TIMEOUT_PERIOD_MS`).
 const SWITCH_PATIENCE: Duration = Duration::from_millis(100);
-
-/// Prompts of fewer tokens are a batch step.
-const LEAST_PREFILL: usize = 8;
 
 /// The result of a step that the host reads.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -160,7 +157,9 @@ impl Engine {
         let sampled = sampled.transpose()?;
         let queue = device.queue()?;
         let prompt = match refuses(&model.config) {
-            None => Some(Prompt::new(&model, programs, tuning.choices.clone(), &mut steps)?),
+            None => {
+                Some(Prompt::new(&model, programs, tuning.choices.clone(), &mut steps, options.expanded)?)
+            }
             Some(reason) => {
                 tracing::warn!("prompts are processed in batch steps: {reason}");
                 None
@@ -242,7 +241,7 @@ impl Engine {
     /// Whether a prompt of `tokens` tokens is processed in chunks.
     pub(super) fn takes_chunks(&mut self, tokens: usize) -> Result<bool> {
         match &mut self.prompt {
-            Some(prompt) if tokens >= LEAST_PREFILL => prompt.chunks.in_range(&self.model, &mut self.queue),
+            Some(prompt) if tokens >= LEAST_CHUNK => prompt.chunks.in_range(&self.model, &mut self.queue),
             _ => Ok(false),
         }
     }

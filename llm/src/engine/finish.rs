@@ -26,9 +26,15 @@ pub struct Prompt {
 }
 
 impl Prompt {
-    /// Reserves the activations of chunks of the model `m`.
-    pub fn new(m: &DeviceModel, programs: Programs, choices: Choices, steps: &mut Steps) -> Result<Self> {
-        let extent = Extent::longest(&m.config, m.context, m.cache.kv);
+    /// Reserves the activations of chunks of the model `m`, and its expanded weights if it `keeps` them.
+    pub fn new(
+        m: &DeviceModel,
+        programs: Programs,
+        choices: Choices,
+        steps: &mut Steps,
+        keeps: bool,
+    ) -> Result<Self> {
+        let extent = Extent { keeps, ..Extent::longest(&m.config, m.context, m.cache.kv) };
         let mut chunks = Chunks::new(m, programs, choices, extent, steps.tables().clone())?;
         let last = chunks.last(m, &steps.buffers().x)?;
         let launches = steps.end(m, last)?;

@@ -8,6 +8,7 @@ use crate::engine::options::EngineOptions;
 use crate::engine::programs::{Launched, Programs};
 use crate::engine::prompt::activations::{Activations, Extent};
 use crate::engine::prompt::chunks::refuses;
+use crate::engine::prompt::kept::Kept;
 use crate::error::Result;
 use crate::gguf::TensorInfo;
 use crate::kernels::choices::Kernels;
@@ -26,6 +27,8 @@ const REST_OF_LAYER: u64 = 1 << 20;
 pub struct Footprint {
     /// Weights, which stay as they are in the file unless there are no kernels for their type.
     pub weights: u64,
+    /// Expanded weights that are kept for prompts.
+    pub expanded: u64,
     /// Keys and values of the whole context.
     pub cache: u64,
     /// Everything else: activations of a prompt, expanded weights, stacks of kernels, kernels, rings.
@@ -69,7 +72,9 @@ impl Footprint {
         let rest = REST + c.layers as u64 * REST_OF_LAYER;
         let steps = Steps::bytes(c, (1, pages_for(context)), info.sm_count)?;
         let scratch = activations + partials + state + steps + stacks + rest;
-        Ok(Self { weights: weights(model), cache, scratch })
+        let kept = options.expanded && refuses(c).is_none();
+        let expanded = if kept { Kept::bytes(model) } else { 0 };
+        Ok(Self { weights: weights(model), expanded, cache, scratch })
     }
 
     /// Of [`Columns`] of `model` with `options` on `device`.
@@ -81,12 +86,14 @@ impl Footprint {
         let stack = Programs::largest_stack(device, launched(options), &Kernels::new())?;
         let rest = REST + model.config.layers as u64 * REST_OF_LAYER;
         let scratch = buffers + device.stack_memory(stack) + rest;
-        Ok(Self { weights: weights(model), cache, scratch })
+        let kept = options.expanded && options.chunks && refuses(&model.config).is_none();
+        let expanded = if kept { Kept::bytes(model) } else { 0 };
+        Ok(Self { weights: weights(model), expanded, cache, scratch })
     }
 
     /// All of it.
     pub fn total(&self) -> u64 {
-        self.weights.saturating_add(self.cache).saturating_add(self.scratch)
+        self.weights.saturating_add(self.expanded).saturating_add(self.cache).saturating_add(self.scratch)
     }
 
     /// The most positions, up to `options.context`, with which it fits `free` bytes of `device`; `None` if

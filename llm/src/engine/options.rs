@@ -15,6 +15,8 @@ pub struct EngineOptions {
     pub mode: Mode,
     /// Type of the key/value cache.
     pub kv: CacheType,
+    /// Whether prompts keep the weights that they expand to f16, for 2 bytes of memory each: faster.
+    pub expanded: bool,
     /// Whether the phases of a step in one launch are timed, for profiles and traces; costs a little.
     pub timed: bool,
     /// Shapes of kernels, from a search for this device and model.
@@ -43,6 +45,12 @@ impl EngineOptions {
     #[must_use]
     pub fn with_cache(self, kv: CacheType) -> Self {
         Self { kv, ..self }
+    }
+
+    /// Sets whether prompts keep expanded weights.
+    #[must_use]
+    pub fn with_expanded_weights(self, expanded: bool) -> Self {
+        Self { expanded, ..self }
     }
 
     /// Sets whether the phases of a step in one launch are timed.

@@ -47,8 +47,8 @@ use crate::kernels::prompt::{
     attention as prompt_attention, dequantize, gemm, shares, squares, vector, warpgroups,
 };
 
-/// All kernels for `target`, in the modules that are committed. Those of [`operations`], [`prompt`] and
-/// [`layers`] begin with the wait of early links; those of [`columns`] have it where they need it.
+/// All kernels for `target`, in the modules that are committed. Those of [`prompt`],
+/// [`layers`] and [`mixture`] begin with the wait of early links; those of [`columns`] have it where they need it.
 pub fn modules(target: Target) -> Vec<Named> {
     let mut modules = Vec::new();
     let linked = |kernels: Vec<Kernel>| kernels.into_iter().map(|k| links::linked(k, target)).collect();

@@ -64,11 +64,12 @@ fn tokens_of_models_of_other_types_in_one_launch_are_clean() {
 
 /// A prompt that is shorter than the launches that it takes, and the token after it.
 #[test]
-fn a_prompt_and_a_token_in_one_launch_per_operation_are_clean() {
+fn a_prompt_and_a_token_by_batch_steps_are_clean() {
     let model = embedded::model().unwrap();
-    let text = "Once upon a time, there was a little girl who liked to play with her dog in the park";
+    let text = "Once upon a time, there was a little girl who liked to play with her dog in the park. \
+                One day she saw a big red ball near the old tree and ran to it";
     let prompt = Tokenizer::from_gguf(&model.gguf).unwrap().encode(text).unwrap();
-    assert!((16..64).contains(&prompt.len()), "{} tokens", prompt.len());
+    assert!((33..63).contains(&prompt.len()), "{} tokens", prompt.len());
     for kv in sample("a prompt under checks", CacheType::ALL.to_vec(), 2) {
         assert_clean(Mode::Batch, kv, |engine| {
             engine.prefill(&prompt).unwrap();
@@ -84,7 +85,7 @@ fn a_prompt_of_a_narrow_model_is_clean() {
         let synthesis: Synthesis = "tiny-llama:f16".parse().unwrap();
         let model = synthesis.with_sizes(2, 128, ff).model(3).unwrap();
         assert_clean_of(&model, Mode::Batch, CacheType::F16, |engine| {
-            engine.prefill(&[1, 2, 3, 4, 5, 6, 7, 8, 9]).unwrap();
+            engine.prefill(&(1..40).collect::<Vec<u32>>()).unwrap();
         });
     }
 }

@@ -129,7 +129,7 @@ fn tokens_drawn_on_the_device_are_those_that_the_cpu_draws() {
 fn prompts_of_any_length_agree_with_the_reference() {
     let device = device();
     // Expanded weights of one type and of several, and weights that need no expansion.
-    for (mix, lengths) in [("q6_k", &[9, 67][..]), ("q4_k_m", &[16]), ("f16", &[33])] {
+    for (mix, lengths) in [("q6_k", &[9, 67][..]), ("q4_k_m", &[40]), ("f16", &[43])] {
         let model = tiny(mix);
         let mut engine = engine_in(Mode::Stream, &device, &model, 72);
         let mut reference = Reference::new(&model, 72).unwrap();
@@ -138,7 +138,7 @@ fn prompts_of_any_length_agree_with_the_reference() {
             engine.reset().unwrap();
             reference.reset().unwrap();
             // Prompts also follow a context that is not empty.
-            let (first, rest) = prompt.split_at(if length == 33 { 3 } else { 0 });
+            let (first, rest) = prompt.split_at(if length == 43 { 3 } else { 0 });
             for token in first {
                 engine.step(*token).unwrap();
             }
@@ -155,6 +155,26 @@ fn prompts_of_any_length_agree_with_the_reference() {
     }
 }
 
+/// Copies of expanded weights are what a chunk expands.
+#[test]
+fn a_prompt_with_expanded_weights_gives_the_same_bits() {
+    let device = device();
+    for mix in ["q6_k", "q4_k_m", "f16"] {
+        let model = tiny(mix);
+        let prompt: Vec<u32> = (0..70).map(|i| i * 97 % 1024).collect();
+        let logits = |expanded| {
+            let options = EngineOptions::new(80).with_expanded_weights(expanded);
+            let mut engine = Engine::new(&device, &model, &options).unwrap();
+            engine.start_trace().unwrap();
+            let logits = engine.prefill(&prompt).unwrap();
+            (logits, engine.take_trace().iter().filter(|launch| launch.role == "expand").count())
+        };
+        let ((kept, none), (expanded, some)) = (logits(true), logits(false));
+        assert!(kept == expanded, "{mix}: other bits");
+        assert_eq!((none, some > 0), (0, mix != "f16"), "{mix}: launches that expand weights");
+    }
+}
+
 /// The launches of a prompt take more tokens than it has: what an earlier one left there is not used.
 #[test]
 fn a_prompt_after_a_longer_one_gives_the_same_bits_as_alone() {
@@ -165,7 +185,7 @@ fn a_prompt_after_a_longer_one_gives_the_same_bits_as_alone() {
         let longer: Vec<u32> = (0..60).map(|i| i * 97 % 1024).collect();
         used.prefill(&longer).unwrap();
         used.reset().unwrap();
-        let prompt = &longer[7..27];
+        let prompt = &longer[7..47];
         assert_eq!(used.prefill(prompt).unwrap(), fresh.prefill(prompt).unwrap(), "{kv:?}");
     }
 }
@@ -185,9 +205,9 @@ fn logits_with_a_cache_in_q8_0_agree_with_the_reference_that_has_one() {
         3,
     ) {
         let model = tiny(mix);
-        let mut engine = engine_with(mode, CacheType::Q8_0, &device, &model, 24);
+        let mut engine = engine_with(mode, CacheType::Q8_0, &device, &model, 48);
         assert_eq!(engine.mode(), mode);
-        let mut reference = Reference::with_cache(&model, 24, CacheType::Q8_0).unwrap();
+        let mut reference = Reference::with_cache(&model, 48, CacheType::Q8_0).unwrap();
         let mut exact = Reference::new(&model, 24).unwrap();
         let (mut comparison, mut noise) = (Comparison::new(), Comparison::new());
         for token in [1, 7, 500, 1023, 0, 7] {
@@ -203,7 +223,7 @@ fn logits_with_a_cache_in_q8_0_agree_with_the_reference_that_has_one() {
         // A prompt, and what follows it.
         engine.reset().unwrap();
         reference.reset().unwrap();
-        let prompt: Vec<u32> = (0..17).map(|i| (i * 37 + 11) % 1024).collect();
+        let prompt: Vec<u32> = (0..37).map(|i| (i * 37 + 11) % 1024).collect();
         let mut comparison = Comparison::new();
         let wanted = prompt.iter().map(|token| reference.step(*token).unwrap()).last().unwrap();
         comparison.add(&wanted, &engine.prefill(&prompt).unwrap());
@@ -245,7 +265,7 @@ fn a_profile_accounts_for_every_launch_and_byte() {
 fn a_state_in_host_memory_gives_the_same_bits() {
     let (device, model) = (device(), tiny("q6_k"));
     let engine = |host| {
-        let options = EngineOptions::new(16).with_mode(Mode::Stream).with_host_state(host);
+        let options = EngineOptions::new(48).with_mode(Mode::Stream).with_host_state(host);
         Engine::new(&device, &model, &options).unwrap()
     };
     let (mut near, mut far) = (engine(true), engine(false));
@@ -255,7 +275,7 @@ fn a_state_in_host_memory_gives_the_same_bits() {
         assert!(logits == far.step(token).unwrap(), "token {token}: logits differ");
         assert_eq!(near.step_greedy(token).unwrap(), far.step_greedy(token).unwrap());
     }
-    let prompt: Vec<u32> = (0..9).collect();
+    let prompt: Vec<u32> = (0..39).collect();
     near.reset().unwrap();
     far.reset().unwrap();
     assert!(near.prefill(&prompt).unwrap() == far.prefill(&prompt).unwrap(), "after a prompt");

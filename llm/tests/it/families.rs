@@ -68,7 +68,7 @@ fn agrees(device: &Device, model: &Model, mode: Mode, kv: CacheType) {
     let steps = comparison.nmse();
     engine.reset().unwrap();
     reference.reset().unwrap();
-    let prompt: Vec<u32> = (0..21).map(|i| (i * 37 + 11) % 1024).collect();
+    let prompt: Vec<u32> = (0..41).map(|i| (i * 37 + 11) % 1024).collect();
     let mut comparison = Comparison::new();
     comparison.add(&reference.prefill(&prompt).unwrap(), &engine.prefill(&prompt).unwrap());
     comparison.add(&reference.step(500).unwrap(), &engine.step(500).unwrap());

@@ -18,7 +18,7 @@ fn used_and_needed(model: &Model, sm_count: u32, options: &EngineOptions) -> (u6
     let free = || device.free_memory().unwrap();
     let before = free();
     let mut engine = Engine::new(&device, model, options).unwrap();
-    let prompt: Vec<u32> = (1..20).collect();
+    let prompt: Vec<u32> = (1..40).collect();
     engine.prefill(&prompt).unwrap();
     let token = engine.step_greedy(5).unwrap();
     engine.step(token).unwrap();
@@ -28,16 +28,17 @@ fn used_and_needed(model: &Model, sm_count: u32, options: &EngineOptions) -> (u6
 #[test]
 fn an_engine_takes_what_its_footprint_says() {
     let model = embedded::model().unwrap();
-    for (sm_count, context, kv, mode) in [
-        (2, 64, CacheType::F16, Mode::Batch),
-        (4, 64, CacheType::F16, Mode::Stream),
-        (8, 1024, CacheType::F16, Mode::Stream),
-        (10, 64, CacheType::F16, Mode::Batch),
-        (14, 64, CacheType::Q8_0, Mode::Batch),
-        (16, 1024, CacheType::Q8_0, Mode::Stream),
-        (16, 1024, CacheType::F16, Mode::Stream),
+    for (sm_count, context, kv, mode, expanded) in [
+        (2, 64, CacheType::F16, Mode::Batch, false),
+        (4, 64, CacheType::F16, Mode::Stream, true),
+        (8, 1024, CacheType::F16, Mode::Stream, false),
+        (10, 64, CacheType::F16, Mode::Batch, true),
+        (14, 64, CacheType::Q8_0, Mode::Batch, false),
+        (16, 1024, CacheType::Q8_0, Mode::Stream, true),
+        (16, 1024, CacheType::F16, Mode::Stream, false),
     ] {
         let options = EngineOptions::new(context).with_cache(kv).with_mode(mode);
+        let options = options.with_expanded_weights(expanded);
         let (used, needed) = used_and_needed(&model, sm_count, &options);
         let what = format!("{sm_count} SMs, {context} positions in {kv:?}: {used} used, {needed:?}");
         assert!(used <= needed.total(), "{what}");

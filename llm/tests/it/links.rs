@@ -40,7 +40,8 @@ fn assert_same(name: &str, work: impl Fn(&Device) -> Vec<Vec<f32>>) {
 const SHAPES: [&str; 4] = ["tiny-qwen2:q8_0", "tiny-qwen3:q4_k_m", "tiny-gpt2:f16", "tiny-olmoe:q6_k"];
 
 fn text(model: &Model) -> Vec<u32> {
-    let text = "Once upon a time, there was a little girl who liked to play with her dog in the park";
+    let text = "Once upon a time, there was a little girl who liked to play with her dog in the park. \
+                One day she saw a big red ball near the old tree and ran to it";
     Tokenizer::from_gguf(&model.gguf).unwrap().encode(text).unwrap()
 }
 
@@ -87,7 +88,7 @@ fn tokens_of_other_architectures_are_the_same() {
         assert_same(shape, |device| {
             let options = EngineOptions::new(64).with_mode(Mode::Batch);
             let mut engine = Engine::new(device, &model, &options).unwrap();
-            let prompt: Vec<u32> = (1..10).collect();
+            let prompt: Vec<u32> = (1..40).collect();
             vec![engine.prefill(&prompt).unwrap(), engine.step(3).unwrap()]
         });
     }

@@ -11,7 +11,6 @@ use hcq::DeviceOptions;
 
 /// Positions at which a token is counted; the cache of the last does not fit the level-2 cache.
 const POSITIONS: [usize; 3] = [2_047, 8_191, 32_767];
-/// Query heads of the model that share a key/value head.
 /// Times that a token is counted.
 const ATTEMPTS: usize = 3;
 /// Bytes of a DRAM sector.

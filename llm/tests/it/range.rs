@@ -11,10 +11,10 @@ use crate::open::device;
 
 /// Compares a prompt, which is processed in `chunks` or not, and the step after it with the reference.
 fn compared(model: &Model, kv: CacheType, chunks: bool, what: &str) {
-    let options = EngineOptions::new(32).with_mode(Mode::Batch).with_cache(kv);
+    let options = EngineOptions::new(48).with_mode(Mode::Batch).with_cache(kv);
     let mut engine = Engine::new(&device(), model, &options).unwrap();
-    let mut reference = Reference::with_cache(model, 32, kv).unwrap();
-    let prompt: Vec<u32> = (0..20).map(|i| (i * 37 + 11) % 1024).collect();
+    let mut reference = Reference::with_cache(model, 48, kv).unwrap();
+    let prompt: Vec<u32> = (0..40).map(|i| (i * 37 + 11) % 1024).collect();
     let mut comparison = Comparison::new();
     engine.start_trace().unwrap();
     let found = engine.prefill(&prompt).unwrap();
@@ -67,7 +67,7 @@ fn norms_past_the_largest_f16_change_no_text() {
 }
 
 fn failure(craft: &Craft, mode: Mode, kv: CacheType, prompt: &[u32]) -> Error {
-    let options = EngineOptions::new(32).with_mode(mode).with_cache(kv);
+    let options = EngineOptions::new(48).with_mode(mode).with_cache(kv);
     let model = craft.model().unwrap();
     let mut engine = match Engine::new(&device(), &model, &options) {
         Ok(engine) => engine,
@@ -81,7 +81,7 @@ fn failure(craft: &Craft, mode: Mode, kv: CacheType, prompt: &[u32]) -> Error {
 
 #[test]
 fn weights_that_are_no_numbers_stop_with_the_layer_and_the_phase() {
-    let long: Vec<u32> = (0..20).collect();
+    let long: Vec<u32> = (0..40).collect();
     for (value, tensor, layer, phase) in [
         (f32::NAN, "blk.1.ffn_down.weight", 1, "down"),
         (f32::INFINITY, "blk.0.ffn_up.weight", 0, "gate up"),
@@ -99,7 +99,7 @@ fn weights_that_are_no_numbers_stop_with_the_layer_and_the_phase() {
 
 #[test]
 fn keys_past_the_cache_are_named() {
-    let long: Vec<u32> = (0..20).collect();
+    let long: Vec<u32> = (0..40).collect();
     for tensor in ["blk.1.attn_k.weight", "blk.1.attn_v.weight"] {
         let craft = Craft::new("tiny-llama:f16").scaled(tensor, 1e5);
         for prompt in [&long[..], &[3, 1]] {
@@ -125,7 +125,7 @@ fn an_engine_goes_on_after_values_that_are_no_numbers() {
 #[test]
 fn an_infinite_logit_is_found_under_a_cap() {
     let craft = Craft::new("tiny-gemma2:f16").value("token_embd.weight", 512 * 5 + 3, f32::INFINITY);
-    let long: Vec<u32> = (10..30).collect();
+    let long: Vec<u32> = (10..50).collect();
     for prompt in [&long[..], &[11]] {
         let error = failure(&craft, Mode::Batch, CacheType::F16, prompt);
         assert!(matches!(error, Error::NotFinite { .. }), "{error}");
@@ -152,7 +152,7 @@ fn a_value_past_the_cache_in_the_middle_of_a_text_is_found_at_its_end() {
 /// numbers.
 #[test]
 fn values_that_are_far_too_large_stop_with_the_layer_and_the_phase() {
-    let long: Vec<u32> = (0..20).collect();
+    let long: Vec<u32> = (0..40).collect();
     let cases = vec![
         ("tiny-llama", "token_embd.weight", "layer 0", "attention norm"),
         ("tiny-llama", "blk.0.attn_output.weight", "layer 0", "attention output"),

@@ -98,7 +98,7 @@ fn tokens(device: &Device, model: &Model, tuning: &Tuning) -> Vec<u32> {
 }
 
 fn prompt() -> Vec<u32> {
-    (1..20).map(|i| i * 37 % 500).collect()
+    (1..45).map(|i| i * 37 % 500).collect()
 }
 
 fn engine(device: &Device, model: &Model, tuning: &Tuning) -> Engine {

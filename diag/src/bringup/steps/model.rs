@@ -18,7 +18,7 @@ fn program<'a>(rig: &'a Rig<'_>) -> anyhow::Result<&'a LlmDemo> {
 
 pub fn model(rig: &Rig<'_>, notes: &mut Notes) -> anyhow::Result<()> {
     let (llm_demo, steps) = (program(rig)?, rig.scaled(32, 8));
-    for engine in ["operations", "persistent"] {
+    for engine in ["batch", "stream"] {
         let began = Instant::now();
         let error =
             llm_demo.verify(rig.selector, engine, steps).with_context(|| format!("engine {engine}"))?;

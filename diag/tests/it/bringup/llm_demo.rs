@@ -29,12 +29,12 @@ fn rig(llm_demo: Option<LlmDemo>) -> Rig<'static> {
     rig
 }
 
-const TESTS: Bench = Bench { prompt: 8, decode: 4, repeats: 3, engine: Some("operations") };
+const TESTS: Bench = Bench { prompt: 8, decode: 4, repeats: 3, engine: Some("batch") };
 
 #[test]
 fn what_a_good_one_prints_is_read() {
     let good = program("good");
-    assert_eq!(good.verify(Selector::Sim, "operations", 8).expect("within bounds"), "NMSE 1.250e-06");
+    assert_eq!(good.verify(Selector::Sim, "batch", 8).expect("within bounds"), "NMSE 1.250e-06");
     good.same_tokens(Selector::Sim, 4).expect("the same tokens");
     let figures = good.bench(Selector::Sim, &TESTS).expect("figures");
     let figure = &figures[0];
@@ -60,7 +60,7 @@ fn what_goes_wrong_with_the_child_is_an_error_with_a_name() {
         let began = Instant::now();
         let llm_demo = program(name);
         let errors: [Option<Error>; 3] = [
-            llm_demo.verify(Selector::Sim, "persistent", 8).err(),
+            llm_demo.verify(Selector::Sim, "stream", 8).err(),
             llm_demo.same_tokens(Selector::Sim, 4).err(),
             llm_demo.bench(Selector::Sim, &TESTS).err(),
         ];
@@ -97,11 +97,11 @@ fn who_leaves_a_child_behind_is_not_waited_for() {
 
 #[test]
 fn what_a_difference_is_stands_in_the_error() {
-    let steps = program("past-bounds").verify(Selector::Sim, "persistent", 8).expect_err("a difference");
+    let steps = program("past-bounds").verify(Selector::Sim, "stream", 8).expect_err("a difference");
     assert!(steps.to_string().ends_with(": NMSE 7.500e-01 at most 1.0e-05; PAST THE BOUNDS"), "{steps}");
     let tokens = program("past-bounds").same_tokens(Selector::Sim, 4).expect_err("a difference").to_string();
     assert!(
-        tokens.contains("persistent chose 3") && tokens.ends_with("DIFFERENT after 3 of 4 tokens"),
+        tokens.contains("stream chose 3") && tokens.ends_with("DIFFERENT after 3 of 4 tokens"),
         "{tokens}"
     );
 }
@@ -137,8 +137,8 @@ fn the_steps_say_what_the_program_found() {
     let result = run(step(20), &rig(Some(program("good"))));
     assert_eq!(result.status, Status::Passed, "{result:#?}");
     let said = "8 steps within the bounds of the CPU reference, NMSE 1.250e-06, ";
-    assert!(fact(&result, "operations").value.starts_with(said), "{result:#?}");
-    assert!(fact(&result, "persistent").value.starts_with(said), "{result:#?}");
+    assert!(fact(&result, "batch").value.starts_with(said), "{result:#?}");
+    assert!(fact(&result, "stream").value.starts_with(said), "{result:#?}");
     let result = run(step(21), &rig(Some(program("fails"))));
     assert_eq!(result.status, Status::Failed, "{result:#?}");
     let reason = result.reason.unwrap_or_default();
@@ -202,7 +202,7 @@ fn a_step_of_the_program_fails_where_the_child_does() {
         &["--device", "sim", "--from", "20", "--no-report"],
     );
     assert_eq!(code, 1, "{out}");
-    assert!(out.contains("found: engine operations: llm-demo verify found a difference: NMSE"), "{out}");
+    assert!(out.contains("found: engine batch: llm-demo verify found a difference: NMSE"), "{out}");
     assert!(
         out.contains("because: it rests on step 20, which did not pass") && !out.contains("Figures"),
         "{out}"

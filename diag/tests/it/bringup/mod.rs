@@ -297,7 +297,7 @@ faults! {
     step_17_sleep: 17, Fault::Asleep, "without a device";
     step_18_two_channels: 18, Fault::ChannelsAtOnce(2), "cannot be opened while a kernel runs";
     step_19_no_records: 19, Fault::Refused("NVGPU_TSG_IOCTL_READ_SINGLE_SM_ERROR_STATE", Errno::EINVAL), "not a misaligned address";
-    step_20_past_the_bounds: 20, Fault::Model("past-bounds"), "engine operations: llm-demo verify found a difference";
+    step_20_past_the_bounds: 20, Fault::Model("past-bounds"), "engine batch: llm-demo verify found a difference";
     step_21_lost_channels: 21, Fault::ChannelsEver(20), "the other client: number 21";
 }
 

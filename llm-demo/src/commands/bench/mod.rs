@@ -138,7 +138,13 @@ fn of_columns(bench: &Bench, model: &Model) -> anyhow::Result<(Common, Vec<Measu
     let batches: Vec<usize> = bench.batch.iter().map(|batch| *batch as usize).collect();
     let options = ColumnsOptions::new(most(&batches), context).with_cache(bench.common.launching.kv);
     let (free, begin) = (free(&device), Instant::now());
-    let mut columns = session::columns(&device, model, options.with_chunks(), options.pages)?;
+    let mut columns = session::columns(
+        &device,
+        model,
+        options.with_chunks(),
+        options.pages,
+        bench.common.launching.prompt_weights,
+    )?;
     let load_seconds = begin.elapsed().as_secs_f64();
 
     let both = plan.prompts.iter().flat_map(|prompt| plan.generated.iter().map(move |n| (*prompt, *n)));

@@ -15,7 +15,7 @@ use crate::model::config::Config;
 
 /// A chunk has the positions of a page at most.
 fn extent(options: &ColumnsOptions) -> Extent {
-    Extent { longest: PAGE, context: options.context, kv: options.kv }
+    Extent { longest: PAGE, context: options.context, keeps: options.expanded, kv: options.kv }
 }
 
 /// Whether there are chunks.

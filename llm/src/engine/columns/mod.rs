@@ -24,4 +24,4 @@ pub use engine::{ColumnId, Columns};
 pub use kept::KeptPage;
 pub use options::ColumnsOptions;
 pub use steps::MOST_COLUMNS;
-pub(crate) use steps::{Column, Steps};
+pub(crate) use steps::{Column, LEAST_CHUNK, Steps};

@@ -5,12 +5,9 @@ use std::time::{Duration, Instant};
 use crate::engine::cache::{PAGE, pages_for};
 use crate::engine::columns::cut::Cut;
 use crate::engine::columns::engine::{Begun, ColumnId, Columns};
-use crate::engine::columns::steps::MOST_COLUMNS;
+use crate::engine::columns::steps::{LEAST_CHUNK, MOST_COLUMNS};
 use crate::engine::prompt::chunks::{Place, Slices};
 use crate::error::{Error, Result};
-
-/// Fewer tokens than this are columns: one step takes them.
-const LEAST_CHUNK: usize = MOST_COLUMNS + 1;
 
 impl Columns {
     /// The tokens of a prompt of `tokens` tokens, which begins its sequence, that [`Columns::chunk`]

@@ -15,6 +15,9 @@ use crate::model::config::Config;
 /// Most columns of a step.
 pub const MOST_COLUMNS: usize = SIZES[SIZES.len() - 1] as usize;
 
+/// Fewer tokens of a prompt than this are no chunk: one step takes them.
+pub const LEAST_CHUNK: usize = MOST_COLUMNS + 1;
+
 /// A token in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {

@@ -22,6 +22,8 @@ pub struct Extent {
     pub longest: usize,
     /// Most positions of a sequence.
     pub context: usize,
+    /// Whether expanded weights are kept.
+    pub keeps: bool,
     /// Type of the cache: attention reads a copy in f16 of a layer's keys and values in another.
     pub kv: CacheType,
 }
@@ -29,7 +31,7 @@ pub struct Extent {
 impl Extent {
     /// With the longest chunks that suit a model.
     pub fn longest(c: &Config, context: usize, kv: CacheType) -> Self {
-        Self { longest: longest_chunk(c), context, kv }
+        Self { longest: longest_chunk(c), context, keeps: false, kv }
     }
 }
 
@@ -110,7 +112,7 @@ struct Sizes {
 
 impl Sizes {
     fn of(c: &Config, extent: Extent, choices: &Choices, chip: Chip) -> Result<Self> {
-        let Extent { longest, context, kv } = extent;
+        let Extent { longest, context, kv, .. } = extent;
         let expanded = 2 * c.kv_dim() * pages_for(context) * PAGE;
         let tokens = longest.min(context).next_power_of_two().max(SIZES[0] as usize);
         let sums = |rows: usize, cols: usize| sums(choices, tokens, (rows, cols), chip);

@@ -21,6 +21,7 @@ use crate::engine::matrix::fits;
 use crate::engine::memory::DeviceModel;
 use crate::engine::programs::Programs;
 use crate::engine::prompt::activations::{Activations, Extent};
+use crate::engine::prompt::kept::Kept;
 use crate::engine::prompt::lower::{Chunk, launches, measure};
 use crate::engine::prompt::products::{SIZES, cut};
 use crate::engine::prompt::ranges::{LayerFactors, factors, measured_rows};
@@ -59,6 +60,8 @@ pub struct Chunks {
     /// Most tokens of a chunk.
     longest: usize,
     activations: Activations,
+    /// Empty unless expanded weights are kept.
+    kept: Kept,
     /// The tables of all sequences.
     tables: Buffer,
     /// Of every layer but the last; empty until they are measured.
@@ -84,17 +87,19 @@ impl Chunks {
     /// Reserves the activations of a chunk of the model `m`; `tables` are those of all sequences.
     pub fn new(
         m: &DeviceModel,
-        programs: Programs,
+        mut programs: Programs,
         choices: Choices,
         extent: Extent,
         tables: Buffer,
     ) -> Result<Self> {
         let activations = Activations::new(m, extent, &choices)?;
+        let kept = if extent.keeps { Kept::new(m, &mut programs)? } else { Kept::default() };
         Ok(Self {
             programs,
             choices,
             longest: extent.longest,
             activations,
+            kept,
             tables,
             factors: Vec::new(),
             in_range: None,
@@ -213,8 +218,8 @@ impl Chunks {
     }
 
     fn lowered(&mut self) -> (&mut Programs, Chunk<'_>) {
-        let Self { programs, choices, activations, tables, factors, .. } = self;
-        (programs, Chunk { choices, activations, tables, factors })
+        let Self { programs, choices, activations, kept, tables, factors, .. } = self;
+        (programs, Chunk { choices, activations, kept, tables, factors })
     }
 
     fn launches(&mut self, m: &DeviceModel, tokens: u32) -> Result<Vec<Launch>> {

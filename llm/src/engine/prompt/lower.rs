@@ -12,6 +12,7 @@ use crate::engine::per_token::{PerToken, limits};
 use crate::engine::programs::Programs;
 use crate::engine::prompt::activations::Activations;
 use crate::engine::prompt::experts::Mixture;
+use crate::engine::prompt::kept::Kept;
 use crate::engine::prompt::products::{Product, Rows, output, pieces, rows};
 use crate::engine::prompt::ranges::{LayerFactors, measured_rows};
 use crate::error::Result;
@@ -50,6 +51,8 @@ pub struct Chunk<'a> {
     pub choices: &'a Choices,
     /// Their activations.
     pub activations: &'a Activations,
+    /// Expanded weights that are kept.
+    pub kept: &'a Kept,
     /// The tables of all sequences.
     pub tables: &'a Buffer,
     /// Of every layer but the last.
@@ -62,6 +65,7 @@ struct Planner<'a> {
     programs: &'a mut Programs,
     choices: &'a Choices,
     m: &'a Activations,
+    kept: &'a Kept,
     tables: &'a Buffer,
     tokens: u32,
     launches: Vec<Launch>,
@@ -132,8 +136,19 @@ pub fn measure(
 
 impl<'a> Planner<'a> {
     fn new(model: &'a DeviceModel, programs: &'a mut Programs, chunk: Chunk<'a>, tokens: u32) -> Self {
-        let Chunk { choices, activations: m, tables, .. } = chunk;
-        Self { model, programs, choices, m, tables, tokens, launches: Vec::new(), expanded: 0, beside: 0 }
+        let Chunk { choices, activations: m, kept, tables, .. } = chunk;
+        Self {
+            model,
+            programs,
+            choices,
+            m,
+            kept,
+            tables,
+            tokens,
+            launches: Vec::new(),
+            expanded: 0,
+            beside: 0,
+        }
     }
 }
 
@@ -428,12 +443,14 @@ impl<'a> Planner<'a> {
     fn multiply(&mut self, product: &Product<'_>) -> Result<u32> {
         let cols = product.parts[0].cols;
         let (rows, step) = rows(&product.parts, product.output);
-        if let [matrix] = product.parts[..]
-            && matrix.format == Format::F16
-        {
+        let whole = match product.parts[..] {
+            [matrix] if matrix.format == Format::F16 => Some(matrix.buffer()),
+            _ => self.kept.of(&product.parts),
+        };
+        if let Some(weights) = whole {
             let (tile, shares) = self.choose(product.output, (rows, rows), cols);
             let all = Rows { first: 0, len: rows, all: rows };
-            self.gemm(product, matrix.buffer(), matrix.bytes(), all, (tile, shares))?;
+            self.gemm(product, weights, weights.len(), all, (tile, shares))?;
             return Ok(shares);
         }
         let (tile, shares) = self.choose(product.output, (rows, step), cols);

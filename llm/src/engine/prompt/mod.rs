@@ -3,6 +3,7 @@
 pub(crate) mod activations;
 pub mod chunks;
 mod experts;
+pub(crate) mod kept;
 mod lower;
 pub mod products;
 mod ranges;
