@@ -7,8 +7,6 @@ use ga10b_llm::engine::PAGE;
 use ga10b_llm::{CacheType, ColumnsOptions, EngineOptions, Footprint, Model};
 use hcq::{BackendKind, Device};
 
-use crate::cli::values::PromptWeights;
-
 /// A size in the units of the other reports.
 pub fn size(bytes: u64) -> String {
     match bytes as f64 {
@@ -30,12 +28,12 @@ fn smallest(model: &Model) -> u64 {
 /// `needed` with them takes at most half of what is free.
 pub fn keeps_expanded(
     device: &Device,
-    asked: Option<PromptWeights>,
+    asked: Option<bool>,
     needed: &dyn Fn(bool) -> ga10b_llm::Result<Footprint>,
 ) -> anyhow::Result<bool> {
     let info = device.info();
     match (asked, device.free_memory()) {
-        (Some(asked), _) => Ok(asked == PromptWeights::Keep),
+        (Some(asked), _) => Ok(asked),
         (None, Ok(free)) if !info.unified_memory && info.backend != BackendKind::Sim => {
             Ok(needed(true)?.total() <= free / 2)
         }

@@ -169,7 +169,11 @@ impl Session {
             let options = options.clone().with_expanded_weights(expanded);
             Footprint::of(model, &options, &device)
         };
-        let expanded = memory::keeps_expanded(&device, setup.prompt_weights, &needed)?;
+        let expanded = memory::keeps_expanded(
+            &device,
+            setup.prompt_weights.map(|how| how == PromptWeights::Keep),
+            &needed,
+        )?;
         let options = options.clone().with_expanded_weights(expanded);
         memory::check(&device, model, &options)?;
         let begin = Instant::now();
@@ -221,7 +225,8 @@ pub fn columns(
     weights: Option<PromptWeights>,
 ) -> anyhow::Result<Columns> {
     let needed = |expanded| Footprint::of_columns(model, &options.with_expanded_weights(expanded), device);
-    let expanded = options.chunks && memory::keeps_expanded(device, weights, &needed)?;
+    let expanded = options.chunks
+        && memory::keeps_expanded(device, weights.map(|how| how == PromptWeights::Keep), &needed)?;
     let options = options.with_expanded_weights(expanded);
     let options = memory::share(device, model, options, least)?;
     let bar = progress::byte_bar("loading");

@@ -55,7 +55,7 @@ const ELSEWHERE: [(&str, &str); 28] = [
     ("--fit", "predict --against FILE --fit"),
     ("--context", "predict --context N,.."),
     ("--orin", "predict --orin KEY=VALUE"),
-    ("--tune", "tune [PARTS]"),
+    ("--tune", "tune"),
     ("--tune-budget", "tune --budget SECONDS"),
     ("--synthesize", "synthesize SHAPE:QUANT FILE"),
     ("--man", "man FOLDER"),

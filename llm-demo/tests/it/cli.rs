@@ -246,7 +246,7 @@ fn wrong_usage_exits_with_2_and_says_what_to_enter() {
     for (args, words) in [
         (&["--no-such-flag"][..], "--no-such-flag"),
         (&["-m", "x", "--bench", "--pp", "3"], "--bench is of the subcommand bench: llm-demo bench -m FILE"),
-        (&["--tune=prompt"], "--tune is of the subcommand tune: llm-demo tune [PARTS]"),
+        (&["--tune=prompt"], "--tune is of the subcommand tune: llm-demo tune"),
         (&["-b", "2"], "llm-demo bench -b N"),
         (&["--man", "x"], "llm-demo man FOLDER"),
         (&["--serve"], "--serve is a subcommand: llm-demo serve"),
@@ -370,7 +370,7 @@ fn bench_says_which_shapes_are_in_use() {
     }
     let folder = tempfile::tempdir().expect("a temporary directory");
     let file = folder.path().join("tuning.json");
-    let args = ["tune", "matvec", "--budget", "4", "--json"];
+    let args = ["tune", "--budget", "4", "--json"];
     let (code, out, err) = run_tuned(&file, None, &args);
     assert_eq!(code, 0, "{err}");
     let report: Value = serde_json::from_str(&out).unwrap();

@@ -227,14 +227,14 @@ fn a_model_of_several_types_has_a_step_kernel() {
 }
 
 #[test]
-fn prompts_that_go_token_by_token_are_said_once() {
+fn prompts_without_chunks_are_said_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("odd.gguf");
     let synthesis: Synthesis = "tiny-llama:f16".parse().expect("a shape");
     synthesis.with_sizes(2, 512, 1056).write_file(1, &file, &mut |_, _| ()).expect("written");
     let (code, _, err) = run(&["-m", name(&file), "-p", "a", "-n", "2"]);
     assert_eq!(code, 0, "{err}");
-    assert_eq!(err.matches("prompts are processed token by token").count(), 1, "{err}");
+    assert_eq!(err.matches("prompts are processed in batch steps").count(), 1, "{err}");
     assert!(err.contains("feed-forward 1056"), "{err}");
 }
 

@@ -76,7 +76,7 @@ fn what_a_draft_gains_is_measured() {
     assert!(report["speedup"].as_f64() > Some(0.0) && report["speedup_over_engine"].as_f64() > Some(0.0));
     let rows = report["results"].as_array().expect("rows");
     let tests: Vec<&str> = rows.iter().filter_map(|row| row["test"].as_str()).collect();
-    assert_eq!(tests, ["engine, operations", "columns", "columns, lookup"]);
+    assert_eq!(tests, ["engine, batch", "columns", "columns, lookup"]);
     assert!(rows[0]["steps"].is_null());
     let number = |row: usize, field: &str| rows[row][field].as_u64().expect("a number");
     assert_eq!((number(1, "steps"), number(1, "proposed")), (11, 0));

@@ -76,7 +76,7 @@ impl Weights {
         drive.words(packed.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect())
     }
 
-    /// What prompts need of a matrix, and the scores of experts.
+    /// The kernels of prompts that read a matrix, and the scores of experts.
     pub fn cases(&self) -> Vec<Case> {
         let mut cases = self.of_matrix();
         cases.push(self.scores());

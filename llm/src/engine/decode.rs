@@ -3,13 +3,13 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use hcq::{BackendKind, Buffer, Device, Graph, Preemption, Queue, SyncPoint};
+use hcq::{BackendKind, Buffer, Device, Graph, Preemption, Queue};
 use tracing::trace_span;
 
 use crate::cache::CacheType;
 use crate::decoder::Decoder;
 use crate::engine::cache::pages_for;
-use crate::engine::columns::{Column, LEAST_CHUNK, MOST_COLUMNS, Steps};
+use crate::engine::columns::{Column, Steps};
 use crate::engine::diagnosis::{self, Suspect};
 use crate::engine::finish::Prompt;
 use crate::engine::launch::{Launch, record};
@@ -18,11 +18,10 @@ use crate::engine::memory::DeviceModel;
 use crate::engine::options::{EngineOptions, LoadTimes, Mode};
 use crate::engine::plan::StepPlan;
 use crate::engine::programs::{Launched, Programs};
-use crate::engine::prompt::chunks::{Place, refuses};
+use crate::engine::prompt::chunks::refuses;
 use crate::engine::state::State;
 use crate::engine::stream;
-use crate::engine::timed::{Tracing, run_timed};
-use crate::engine::times::Work;
+use crate::engine::timed::Tracing;
 use crate::error::{Error, Result};
 use crate::kernels::sample::kernel as sample;
 use crate::model::Model;
@@ -44,7 +43,7 @@ enum Wanted {
 
 /// The buffer with the logits of the last step or prompt.
 #[derive(Clone, Copy)]
-enum LogitsAt {
+pub(super) enum LogitsAt {
     /// That which the host reads, of a step in one launch.
     Host,
     /// That which stays on the device.
@@ -75,14 +74,14 @@ pub struct Engine {
     sampled: Option<Graph>,
     /// For prompts; `None` if the kernels do not take the model's shape.
     pub(super) prompt: Option<Prompt>,
-    position: usize,
+    pub(super) position: usize,
     /// Whether a warning was given of steps that others wait for.
     warned: bool,
     /// Whether weights that are no numbers would have been noticed.
-    probed: bool,
+    pub(super) probed: bool,
     /// The token at `position` in the device's state, if it is known.
-    next: Option<u32>,
-    logits_at: LogitsAt,
+    pub(super) next: Option<u32>,
+    pub(super) logits_at: LogitsAt,
     load_times: LoadTimes,
     /// The graphs that are replayed instead while launches are timed.
     pub(super) tracing: Option<Tracing>,
@@ -226,84 +225,6 @@ impl Engine {
         Ok(token)
     }
 
-    /// Records the launches of a prompt of `tokens` tokens before it is processed; else its first chunks
-    /// record them.
-    ///
-    /// # Errors
-    /// Errors of loading the kernels.
-    pub fn record_prompt(&mut self, tokens: usize) -> Result<()> {
-        if !self.takes_chunks(tokens)? {
-            return Ok(());
-        }
-        self.prompt.as_mut().map_or(Ok(()), |prompt| prompt.chunks.record(&self.model, tokens))
-    }
-
-    /// Whether a prompt of `tokens` tokens is processed in chunks.
-    pub(super) fn takes_chunks(&mut self, tokens: usize) -> Result<bool> {
-        match &mut self.prompt {
-            Some(prompt) if tokens >= LEAST_CHUNK => prompt.chunks.in_range(&self.model, &mut self.queue),
-            _ => Ok(false),
-        }
-    }
-
-    /// Processes a prompt in chunks, to its logits.
-    fn prefill_chunks(&mut self, tokens: &[u32]) -> Result<()> {
-        let (Some(Prompt { chunks, finish, .. }), Some(last)) = (&mut self.prompt, tokens.last()) else {
-            return Ok(());
-        };
-        let patience = chunks.patience(&self.model);
-        let mut point: Option<SyncPoint> = None;
-        for (before, chunk) in chunks.cut(tokens) {
-            let place = Place { position: self.position + before, table: 0 };
-            if let Some(tracing) = &mut self.tracing {
-                let times = chunks.timed(&self.model, &mut self.queue, place, chunk, patience)?;
-                tracing.seen.extend(times);
-                continue;
-            }
-            if let Some(point) = point {
-                point.wait(patience)?;
-            }
-            point = Some(chunks.run(&self.model, &mut self.queue, place, chunk)?);
-        }
-        let newest = self.position + tokens.len() - 1;
-        self.steps.write(&[Column { token: *last, position: fits(newest)?, table: 0 }])?;
-        let finish = self.tracing.as_ref().and_then(|t| t.finish.as_ref()).map_or(&*finish, |f| &f.graph);
-        self.queue.replay(finish)?.wait(patience)?;
-        if let Some(tracing) = &mut self.tracing {
-            tracing.finished(newest);
-        }
-        self.logits_at = LogitsAt::Column(0);
-        Ok(())
-    }
-
-    /// Processes a prompt in batch steps, to its logits.
-    fn prefill_steps(&mut self, tokens: &[u32]) -> Result<()> {
-        let mut position = self.position;
-        for part in tokens.chunks(MOST_COLUMNS) {
-            let columns = part.iter().zip(position..);
-            let columns = columns.map(|(token, position)| -> Result<Column> {
-                Ok(Column { token: *token, position: fits(position)?, table: 0 })
-            });
-            self.steps.write(&columns.collect::<Result<Vec<_>>>()?)?;
-            let is_last = position + part.len() == self.position + tokens.len();
-            if let Some(tracing) = &mut self.tracing {
-                let launches = self.steps.launches(&self.model, part.len())?;
-                let (end, work) = match is_last {
-                    true => (launches.all.len(), Work::Prompt),
-                    false => (launches.head, Work::Fill),
-                };
-                let (queue, at) = (&mut self.queue, (position, part.len()));
-                let patience = self.model.patience * MOST_COLUMNS as u32;
-                tracing.seen.extend(run_timed(queue, &launches.all[..end], work, at, patience)?);
-            } else {
-                self.steps.run(&self.model, &mut self.queue, part.len(), is_last)?;
-            }
-            position += part.len();
-            self.logits_at = LogitsAt::Column(part.len() - 1);
-        }
-        Ok(())
-    }
-
     /// Bytes of weights that one step reads.
     pub fn weight_bytes_per_token(&self) -> u64 {
         self.phases().iter().map(|l| l.weight_bytes).sum()
@@ -390,7 +311,7 @@ impl Engine {
     }
 
     /// Finds the reason if `logits` are not what a model gives, and resets the engine then.
-    fn check_logits(&mut self, logits: &[f32]) -> Result<()> {
+    pub(super) fn check_logits(&mut self, logits: &[f32]) -> Result<()> {
         if diagnosis::are_plausible(logits) {
             return Ok(());
         }
@@ -404,18 +325,6 @@ impl Engine {
         let Some(error) = error else { return Ok(()) };
         self.reset()?;
         Err(error)
-    }
-
-    /// Ends a prompt of `count` tokens with these logits.
-    fn filled(&mut self, count: usize, logits: Vec<f32>) -> Result<Vec<f32>> {
-        self.position += count;
-        self.state.set_position(self.position)?;
-        self.check_logits(&logits)?;
-        if let Some(bad) = logits.iter().find(|logit| !logit.is_finite()) {
-            self.check_logits(&[*bad])?;
-        }
-        self.probed = true;
-        Ok(logits)
     }
 
     pub(super) fn check_token(&self, token: u32) -> Result<()> {
@@ -554,27 +463,7 @@ impl Decoder for Engine {
     }
 
     fn prefill(&mut self, tokens: &[u32]) -> Result<Vec<f32>> {
-        if tokens.is_empty() {
-            return Ok(Vec::new());
-        }
-        tokens.iter().try_for_each(|t| self.check_token(*t))?;
-        self.check_room(tokens.len())?;
-        let (position, count) = (self.position, tokens.len());
-        let _prompt = trace_span!(target: HOST, "prompt", position = position, tokens = count).entered();
-        self.state.set_tokens(position, tokens)?;
-        self.next = None;
-        if self.takes_chunks(count)? {
-            self.prefill_chunks(tokens)?;
-            let logits = self.logits()?;
-            if diagnosis::all_finite(&logits) && diagnosis::are_plausible(&logits) {
-                return self.filled(count, logits);
-            }
-            // Batch steps store no activation past the range of f16: they find the reason, or do without.
-            tracing::warn!("a prompt left the range of f16 and is processed again, in batch steps");
-        }
-        self.prefill_steps(tokens)?;
-        let logits = self.logits()?;
-        self.filled(count, logits)
+        self.process_prompt(tokens)
     }
 
     fn check(&mut self) -> Result<()> {

@@ -11,7 +11,7 @@
 //!
 //! # Layers
 //! ```text
-//! facts      footprint occupancy profile session trace  # what is known and kept of an engine
+//! facts      footprint occupancy prefill profile session trace  # prompts; what is known and kept of an engine
 //! engines    decode                                    # one sequence
 //! parts      diagnosis finish                          # what went wrong; from a prompt to its logits
 //! lowerings  columns prompt stream                     # from the list of a layer to launches; a batch
@@ -35,6 +35,7 @@ mod options;
 mod order;
 pub(crate) mod per_token;
 pub(crate) mod plan;
+mod prefill;
 mod profile;
 pub(crate) mod programs;
 pub(crate) mod prompt;

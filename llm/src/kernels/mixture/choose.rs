@@ -2,7 +2,7 @@
 
 use ptxgen::{Cache, Global, Kernel, Pointer, Reg, Special};
 
-/// What a token's experts are chosen by, and where they are written.
+/// Inputs and results of the choice of a token's experts.
 pub(crate) struct Choice {
     /// A score per expert.
     pub scores: Pointer<Global, f32>,

@@ -25,17 +25,18 @@ fn tiny() -> Model {
     "tiny-llama:q4_k_m".parse::<Synthesis>().unwrap().model(3).unwrap()
 }
 
-/// The events of a trace of a prompt step by step, one in a chunk, and some steps.
+/// The events of a trace of a prompt in a batch step, a step, a prompt in a chunk, and some steps.
 fn trace(device: &Device, model: &Model, mode: Mode) -> (Engine, Vec<Value>, i64) {
-    let options = EngineOptions::new(32).with_mode(mode).with_phase_times(true);
+    let options = EngineOptions::new(48).with_mode(mode).with_phase_times(true);
     let mut engine = Engine::new(device, model, &options).unwrap();
     engine.start_trace().unwrap();
     let spans = HostSpans::default();
     let origin = Instant::now();
     let first = device.clock_pair().unwrap();
     tracing::subscriber::with_default(tracing_subscriber::registry().with(spans.clone()), || {
-        engine.prefill(&[3, 1, 4]).unwrap();
-        engine.prefill(&[1, 5, 9, 2, 6, 5, 3, 5, 8]).unwrap();
+        engine.prefill(&[3, 1]).unwrap();
+        engine.step(4).unwrap();
+        engine.prefill(&(1..36).collect::<Vec<u32>>()).unwrap();
         for token in [7, 9, 3] {
             engine.step_greedy(token).unwrap();
         }
@@ -105,7 +106,7 @@ fn every_launch_of_a_step_is_there_and_slices_lie_inside_each_other() {
         let launches = |position: u64, category: &str| -> Vec<&Value> {
             of(&events, "X").filter(|e| e["cat"] == category && e["args"]["position"] == position).collect()
         };
-        for position in [2, 12, 13, 14] {
+        for position in [2, 38, 39, 40] {
             let found = launches(position, "launch");
             assert_eq!(found.len() as u64, engine.launches_per_token(), "{mode:?} at {position}");
             let bytes: u64 = found.iter().map(|e| e["args"]["bytes"].as_u64().unwrap()).sum();
@@ -119,8 +120,7 @@ fn every_launch_of_a_step_is_there_and_slices_lie_inside_each_other() {
                 assert!(layered.iter().any(|e| e["args"]["layer"] == layer && e["name"] == "down"));
             }
         }
-        // The first prompt is processed step by step, the second one as a chunk.
-        assert!(!launches(0, "launch").is_empty() && !launches(1, "launch").is_empty());
+        assert!(!launches(0, "launch").is_empty() && launches(1, "launch").is_empty());
         assert!(
             launches(3, "launch").iter().any(|e| e["args"]["kernel"].as_str().unwrap().starts_with("gemm"))
         );
