@@ -75,14 +75,17 @@ fn agrees(device: &Device, model: &Model, mode: Mode, kv: CacheType) {
     let prompts = comparison.nmse();
     eprintln!("{name}, {mode:?}, {kv:?}: NMSE {steps:.1e} of steps, {prompts:.1e} after a prompt");
     let bounds = Bounds::of_cache(kv);
-    // The bounds are those of two layers. A deeper model rounds more often: as in `llm-demo verify`, its
-    // prompts may differ by a part of what the rounding of the cache changes.
-    let of_prompt = match model.config.layers {
+    // The bounds are those of two layers. A deeper model rounds more often: as in `llm-demo verify`, what is
+    // computed from activations in f16 may differ by a part of what the rounding of the cache changes.
+    let of_depth = |tokens: &[u32]| match model.config.layers {
         0..=2 => bounds,
-        _ => bounds.beside(&rounding(model, &prompt, kv), 0.75),
+        _ => bounds.beside(&rounding(model, tokens, kv), 0.75),
     };
-    let good = steps < bounds.nmse && prompts < of_prompt.nmse;
-    assert!(good, "{name} {mode:?} {kv:?}: NMSE {steps:e}, {prompts:e} of {:e}", of_prompt.nmse);
+    let of_steps = if mode == Mode::Batch { of_depth(&STORY) } else { bounds };
+    let of_prompt = of_depth(&prompt);
+    let good = steps < of_steps.nmse && prompts < of_prompt.nmse;
+    let most = [of_steps.nmse, of_prompt.nmse];
+    assert!(good, "{name} {mode:?} {kv:?}: NMSE {steps:e}, {prompts:e} of {most:?}");
 }
 
 #[test]
