@@ -67,6 +67,10 @@ pub fn check(device: &Device, model: &Model, options: &EngineOptions) -> anyhow:
         return Ok(());
     }
     let mut advice = String::new();
+    if needed.expanded > 0 {
+        let less = size(needed.expanded);
+        write!(advice, "\n  try: --prompt-weights expand, which takes {less} less")?;
+    }
     let longest = |kv| {
         let options = options.clone().with_cache(kv);
         Footprint::longest_context(model, &options, device, free)
@@ -147,8 +151,9 @@ pub fn share(
         size(needed.scratch)
     );
     if !fits(&best) {
+        let expand = if needed.expanded > 0 { "--prompt-weights expand, " } else { "" };
         bail!(
-            "the model does not fit: it needs {} ({parts}), and {} of {} are free\n  try: fewer sequences or \
+            "the model does not fit: it needs {} ({parts}), and {} of {} are free\n  try: {expand}fewer sequences or \
              positions, --kv q8_0, or a smaller model",
             size(needed.total()),
             size(free),

@@ -103,8 +103,7 @@ pub struct Run {
     /// Keys and values are loaded instead of computed, for the same model and type of cache. Without -p and -f
     /// the saved text goes on; a prompt that begins like it is processed from where they differ. The file takes
     /// what the cache takes, for each token 32 KiB with LLaMA 3.2 1B and 128 KiB with LLaMA 3.1 8B in f16; with
-    /// --kv q8_0 17/32 of it. Only its owner may read it. The batch engine has none: not beside --lookup and
-    /// --draft.
+    /// --kv q8_0 17/32 of it. Only its owner may read it. Not beside --lookup and --draft.
     #[arg(long, value_name = "FILE", conflicts_with = "drafting")]
     pub session: Option<PathBuf>,
 

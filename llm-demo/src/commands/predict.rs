@@ -82,7 +82,11 @@ pub fn run(predict: &Predict) -> anyhow::Result<Outcome> {
     let room = positions.iter().max().map_or(1, |p| p + 1);
     anyhow::ensure!(room <= most, "position {} is past the model's context of {most}", room - 1);
     let counting = CountingDevice::with_cache(predict.chip.l2_bytes)?;
-    let mode = predict.launching.engine.unwrap_or_default();
+    let usual = match Engine::step_kernel_lacks(&model.config, room) {
+        None => Mode::Stream,
+        Some(_) => Mode::Batch,
+    };
+    let mode = predict.launching.engine.unwrap_or(usual);
     let setup = Setup { mode: Some(mode), ..Setup::of(&predict.launching) };
     let mut session = Session::new(counting.device.clone(), &setup, &model, room)?;
 

@@ -226,6 +226,19 @@ fn a_model_of_several_types_has_a_step_kernel() {
     assert!(out.contains("within bounds"), "{out}");
 }
 
+/// A model without the persistent step is predicted by batch steps, and kept weights are counted.
+#[test]
+fn a_prediction_needs_no_persistent_step_and_a_fit_counts_kept_weights() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("gemma.gguf");
+    let synthesis: Synthesis = "tiny-gemma2:q6_k".parse().expect("a shape");
+    synthesis.write_file(1, &file, &mut |_, _| ()).expect("written");
+    let (code, _, err) = run(&["predict", "-m", name(&file), "-n", "1"]);
+    assert_eq!(code, 0, "{err}");
+    let fits = |how: &str| run(&["info", "-m", name(&file), "--prompt-weights", how]).1;
+    assert_ne!(fits("keep"), fits("expand"));
+}
+
 #[test]
 fn prompts_without_chunks_are_said_once() {
     let folder = tempfile::tempdir().expect("a folder");
