@@ -29,13 +29,13 @@ fn smallest(model: &Model) -> u64 {
 pub fn keeps_expanded(
     device: &Device,
     asked: Option<bool>,
-    needed: &dyn Fn(bool) -> ga10b_llm::Result<Footprint>,
+    needed: impl FnOnce() -> ga10b_llm::Result<Footprint>,
 ) -> anyhow::Result<bool> {
     let info = device.info();
     match (asked, device.free_memory()) {
         (Some(asked), _) => Ok(asked),
         (None, Ok(free)) if !info.unified_memory && info.backend != BackendKind::Sim => {
-            Ok(needed(true)?.total() <= free / 2)
+            Ok(needed()?.total() <= free / 2)
         }
         (None, _) => Ok(false),
     }

@@ -14,7 +14,6 @@ use hcq::{Device, DeviceOptions};
 
 use crate::cli::options::{Common, Constraints, Launching, ModelFile, OnDevice, Text};
 use crate::cli::sampling::Sampling;
-use crate::cli::values::PromptWeights;
 use crate::grammar::{Compiler, Grammar};
 use crate::memory;
 use crate::progress;
@@ -106,8 +105,8 @@ pub struct Setup {
     pub mode: Option<Mode>,
     /// Type of the key/value cache.
     pub kv: CacheType,
-    /// The weights that chunks of prompts multiply; `None` for what suits the device.
-    pub prompt_weights: Option<PromptWeights>,
+    /// Whether chunks of prompts keep expanded weights; `None` for what suits the device.
+    pub prompt_weights: Option<bool>,
     /// Whether phases are timed.
     pub timed: bool,
     /// Whether tuned shapes are used.
@@ -122,7 +121,12 @@ impl Setup {
     }
 
     /// The options of an engine for `model` on `device`, and where its shapes are from.
-    pub fn options(&self, device: &Device, model: &Model, context: usize) -> (EngineOptions, TuningReport) {
+    pub fn options(
+        &self,
+        device: &Device,
+        model: &Model,
+        context: usize,
+    ) -> anyhow::Result<(EngineOptions, TuningReport)> {
         let usual = match device.info().backend {
             hcq::BackendKind::Sim => Mode::Batch,
             _ => Mode::Stream,
@@ -133,7 +137,10 @@ impl Setup {
             .with_cache(self.kv)
             .with_phase_times(self.timed)
             .with_tuning(in_use.tuning);
-        (options, in_use.report)
+        let keeping = options.clone().with_expanded_weights(true);
+        let needed = || Footprint::of(model, &keeping, device);
+        let expanded = memory::keeps_expanded(device, self.prompt_weights, needed)?;
+        Ok((options.with_expanded_weights(expanded), in_use.report))
     }
 }
 
@@ -164,17 +171,7 @@ impl Session {
     /// Sets up an engine for `model` on `device`, for `wanted` positions or as many as the model has.
     pub fn new(device: Device, setup: &Setup, model: &Model, wanted: usize) -> anyhow::Result<Self> {
         let context = wanted.min(model.config.context);
-        let (options, tuning) = setup.options(&device, model, context);
-        let needed = |expanded| {
-            let options = options.clone().with_expanded_weights(expanded);
-            Footprint::of(model, &options, &device)
-        };
-        let expanded = memory::keeps_expanded(
-            &device,
-            setup.prompt_weights.map(|how| how == PromptWeights::Keep),
-            &needed,
-        )?;
-        let options = options.clone().with_expanded_weights(expanded);
+        let (options, tuning) = setup.options(&device, model, context)?;
         memory::check(&device, model, &options)?;
         let begin = Instant::now();
         let bar = progress::byte_bar("loading");
@@ -222,11 +219,10 @@ pub fn columns(
     model: &Model,
     options: ColumnsOptions,
     least: usize,
-    weights: Option<PromptWeights>,
+    keeps: Option<bool>,
 ) -> anyhow::Result<Columns> {
-    let needed = |expanded| Footprint::of_columns(model, &options.with_expanded_weights(expanded), device);
-    let expanded = options.chunks
-        && memory::keeps_expanded(device, weights.map(|how| how == PromptWeights::Keep), &needed)?;
+    let needed = || Footprint::of_columns(model, &options.with_expanded_weights(true), device);
+    let expanded = options.chunks && memory::keeps_expanded(device, keeps, needed)?;
     let options = options.with_expanded_weights(expanded);
     let options = memory::share(device, model, options, least)?;
     let bar = progress::byte_bar("loading");

@@ -11,7 +11,6 @@ use ga10b_llm::{ColumnsOptions, Decoder, Model};
 use hcq::Device;
 
 use crate::cli::speculation::Speculation;
-use crate::cli::values::PromptWeights;
 use crate::session::{self, Session, Setup};
 
 /// The decoder of a text.
@@ -134,8 +133,8 @@ pub fn drafts(
     tracing::info!("setting up the draft, then the model");
     let context = context.min(model.config.context);
     let all = ColumnsOptions::new(parallel, context).with_cache(setup.kv).with_chunks();
-    let mut columns = session::columns(device, &model, all, all.pages, Some(PromptWeights::Expand))
-        .context("cannot set up the draft")?;
+    let mut columns =
+        session::columns(device, &model, all, all.pages, Some(false)).context("cannot set up the draft")?;
     columns.record_all()?;
     Ok(Some((Box::new(DraftColumns::new(columns)), options)))
 }
@@ -164,7 +163,7 @@ impl Drafting {
     /// The draft, with a context of `context` positions or as many as its model has.
     pub fn draft(&self, device: &Device, setup: &Setup, context: usize) -> anyhow::Result<Box<dyn Draft>> {
         let Some(model) = &self.model else { return Ok(Box::new(Lookup)) };
-        let setup = Setup { mode: None, prompt_weights: Some(PromptWeights::Expand), ..*setup };
+        let setup = Setup { mode: None, prompt_weights: Some(false), ..*setup };
         let session = Session::new(device.clone(), &setup, model, context)?;
         Ok(Box::new(DraftModel::new(Box::new(session.engine), model.config.vocab)))
     }

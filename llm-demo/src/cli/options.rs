@@ -8,7 +8,7 @@ use ga10b_llm::{CacheType, Mode};
 use ga10b_sim::Checks;
 use hcq::Selector;
 
-use crate::cli::values::{PromptWeights, cache_type, engine, prompt_weights};
+use crate::cli::values::{cache_type, engine, prompt_weights};
 
 /// The model, the device, and how one runs on the other.
 #[derive(Clone, Debug, Args)]
@@ -53,7 +53,7 @@ pub struct Launching {
     /// Weights of prompts in f16: keep (2 bytes more of memory per weight of the layers but experts) or expand (in every chunk of a prompt)
     /// [default: keep on a GPU with memory of its own where all takes at most half of what is free, else expand]
     #[arg(long, value_name = "HOW", value_parser = prompt_weights)]
-    pub prompt_weights: Option<PromptWeights>,
+    pub prompt_weights: Option<bool>,
 
     /// Use the default shapes, not the results of llm-demo tune
     #[arg(long)]

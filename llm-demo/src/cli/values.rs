@@ -34,19 +34,11 @@ pub fn engine(text: &str) -> Result<Mode, String> {
     })
 }
 
-/// The weights that chunks of prompts multiply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PromptWeights {
-    /// A copy in f16, made once.
-    Keep,
-    /// Expanded to f16 in every chunk.
-    Expand,
-}
-
-pub fn prompt_weights(text: &str) -> Result<PromptWeights, String> {
+/// Whether chunks of prompts keep the weights that they expand.
+pub fn prompt_weights(text: &str) -> Result<bool, String> {
     match text {
-        "keep" => Ok(PromptWeights::Keep),
-        "expand" => Ok(PromptWeights::Expand),
+        "keep" => Ok(true),
+        "expand" => Ok(false),
         _ => Err("expected one of keep, expand".to_owned()),
     }
 }

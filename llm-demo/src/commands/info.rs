@@ -13,7 +13,6 @@ use hcq::Device;
 
 use crate::cli::commands::Info;
 use crate::cli::options::Common;
-use crate::cli::values::PromptWeights;
 use crate::memory::size;
 use crate::outcome::{Outcome, Usage};
 use crate::report::ModelReport;
@@ -186,9 +185,8 @@ fn fits(
     )?;
     let mut any = false;
     for context in contexts {
-        let (options, _) = Setup::of(&common.launching).options(&device, model, context);
-        let keeps = common.launching.prompt_weights == Some(PromptWeights::Keep);
-        let needed = Footprint::of(model, &options.with_expanded_weights(keeps), &device)?;
+        let (options, _) = Setup::of(&common.launching).options(&device, model, context)?;
+        let needed = Footprint::of(model, &options, &device)?;
         let Footprint { cache, scratch, .. } = needed;
         let weights = needed.weights + needed.expanded;
         let good = needed.total() <= free;

@@ -47,6 +47,11 @@ fn weights(model: &Model) -> u64 {
     model.gguf.tensors().iter().map(on_device).sum()
 }
 
+/// Bytes of expanded weights, if they are to be kept and there are chunks.
+fn expanded(model: &Model, keeps: bool) -> u64 {
+    if keeps && refuses(&model.config).is_none() { Kept::bytes(model) } else { 0 }
+}
+
 impl Footprint {
     /// Of an engine for `model` with `options` on `device`, with its prompts and steps.
     ///
@@ -72,8 +77,7 @@ impl Footprint {
         let rest = REST + c.layers as u64 * REST_OF_LAYER;
         let steps = Steps::bytes(c, (1, pages_for(context)), info.sm_count)?;
         let scratch = activations + partials + state + steps + stacks + rest;
-        let kept = options.expanded && refuses(c).is_none();
-        let expanded = if kept { Kept::bytes(model) } else { 0 };
+        let expanded = expanded(model, options.expanded);
         Ok(Self { weights: weights(model), expanded, cache, scratch })
     }
 
@@ -86,8 +90,7 @@ impl Footprint {
         let stack = Programs::largest_stack(device, launched(options), &Kernels::new())?;
         let rest = REST + model.config.layers as u64 * REST_OF_LAYER;
         let scratch = buffers + device.stack_memory(stack) + rest;
-        let kept = options.expanded && options.chunks && refuses(&model.config).is_none();
-        let expanded = if kept { Kept::bytes(model) } else { 0 };
+        let expanded = expanded(model, options.expanded && options.chunks);
         Ok(Self { weights: weights(model), expanded, cache, scratch })
     }
 

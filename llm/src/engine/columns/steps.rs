@@ -37,7 +37,7 @@ pub struct Steps {
     /// Most pages of a sequence.
     pages: usize,
     /// By number of columns: without the head, and with it.
-    graphs: [[Option<Graph>; 2]; SIZES.len()],
+    graphs: [Option<[Graph; 2]>; SIZES.len()],
 }
 
 impl Steps {
@@ -91,23 +91,22 @@ impl Steps {
         Ok(queue.replay(graph)?.wait(m.patience * columns as u32)?)
     }
 
-    /// The step of up to `columns` columns, recorded on first use.
+    /// The step of up to `columns` columns, recorded on first use, with its head and without.
     pub fn recorded(&mut self, m: &DeviceModel, columns: usize, head: bool) -> Result<&Graph> {
         let number = number(columns)?;
-        let graph = match self.graphs[number][usize::from(head)].take() {
-            Some(graph) => graph,
+        let graphs = match self.graphs[number].take() {
+            Some(graphs) => graphs,
             None => {
-                let Launches { all, head: first } = self.launches(m, columns)?;
-                record(&m.device, &all[..if head { all.len() } else { first }])?
+                let Launches { all, head } = self.launches(m, columns)?;
+                [record(&m.device, &all[..head])?, record(&m.device, &all)?]
             }
         };
-        Ok(self.graphs[number][usize::from(head)].insert(graph))
+        Ok(&self.graphs[number].insert(graphs)[usize::from(head)])
     }
 
     /// Records the steps of all sizes, unless they are recorded.
     pub fn record_all(&mut self, m: &DeviceModel) -> Result<()> {
-        let both = SIZES.iter().flat_map(|size| [(*size, false), (*size, true)]);
-        both.into_iter().try_for_each(|(size, head)| self.recorded(m, size as usize, head).map(drop))
+        SIZES.iter().try_for_each(|size| self.recorded(m, *size as usize, true).map(drop))
     }
 
     /// The launches of a step of up to `columns` columns.

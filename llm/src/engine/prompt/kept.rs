@@ -2,18 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use hcq::{Buffer, LaunchConfig};
+use hcq::{Buffer, BufferAt, LaunchConfig};
 use ptxgen::Params;
 
-use crate::engine::launch::{Launch, record};
+use crate::engine::launch::{Launch, filled, record};
 use crate::engine::layers::LayerMemory;
 use crate::engine::matrix::Matrix;
 use crate::engine::memory::DeviceModel;
 use crate::engine::programs::Programs;
-use crate::engine::prompt::products::{SLICE, SLICE_ROWS};
+use crate::engine::prompt::products::{SLICE, SLICE_ROWS, as_it_is};
 use crate::error::Result;
 use crate::gguf::GgmlType;
-use crate::kernels::format::Format;
 use crate::kernels::prompt::dequantize;
 use crate::model::Model;
 
@@ -21,9 +20,19 @@ use crate::model::Model;
 #[derive(Debug, Default)]
 pub struct Kept(BTreeMap<u64, Buffer>);
 
-/// Whether chunks multiply a product's matrices as they are.
-fn is_used_as_it_is(parts: &[Matrix]) -> bool {
-    matches!(parts, [matrix] if matrix.format == Format::F16)
+/// The launch that expands `rows` rows of a matrix from row `first` on.
+pub fn expansion(
+    programs: &mut Programs,
+    matrix: &Matrix,
+    (first, rows): (u32, u32),
+    out: BufferAt<'_>,
+) -> Result<Launch> {
+    let kernel = programs.kernel("dequantize", &format!("dequantize_{}", matrix.format.suffix()))?;
+    let args = dequantize::Dequantize { weights: matrix.at_row(first), out, rows, cols: matrix.cols }.args();
+    let grid = dequantize::grid(matrix.format, rows, matrix.cols);
+    let config = filled(&kernel, LaunchConfig::new(grid, dequantize::THREADS));
+    let read = matrix.row_bytes() * u64::from(rows);
+    Ok(Launch::new("expand", kernel, config, args).with_weights(read))
 }
 
 impl Kept {
@@ -40,23 +49,18 @@ impl Kept {
         let mut kept = BTreeMap::new();
         let mut launches = Vec::new();
         let products = m.layers.iter().flat_map(LayerMemory::products);
-        for parts in products.map(|product| &product.matrices).filter(|parts| !is_used_as_it_is(parts)) {
+        let parts = products.map(|product| product.matrices.iter().collect::<Vec<_>>());
+        for parts in parts.filter(|parts| as_it_is(parts).is_none()) {
             let values: u64 = parts.iter().map(|part| u64::from(part.rows) * u64::from(part.cols)).sum();
             let copy = m.device.alloc(2 * values)?;
             copy.set_name("expanded weights");
             let mut at = 0;
-            for part in parts {
+            for part in &parts {
                 let step = (SLICE / part.cols / SLICE_ROWS).max(1) * SLICE_ROWS;
                 for first in (0..part.rows).step_by(step as usize) {
-                    let (rows, cols) = (step.min(part.rows - first), part.cols);
-                    let (weights, out) = (part.at_row(first), copy.at(at));
-                    let args = dequantize::Dequantize { weights, out, rows, cols }.args();
-                    let grid = dequantize::grid(part.format, rows, cols);
-                    let name = format!("dequantize_{}", part.format.suffix());
-                    let kernel = programs.kernel("dequantize", &name)?;
-                    let config = LaunchConfig::new(grid, dequantize::THREADS);
-                    launches.push(Launch::new("expand", kernel, config, args));
-                    at += 2 * u64::from(rows) * u64::from(cols);
+                    let rows = step.min(part.rows - first);
+                    launches.push(expansion(programs, part, (first, rows), copy.at(at))?);
+                    at += 2 * u64::from(rows) * u64::from(part.cols);
                 }
             }
             if let Some(first) = parts.first() {

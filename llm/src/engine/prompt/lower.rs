@@ -12,12 +12,11 @@ use crate::engine::per_token::{PerToken, limits};
 use crate::engine::programs::Programs;
 use crate::engine::prompt::activations::Activations;
 use crate::engine::prompt::experts::Mixture;
-use crate::engine::prompt::kept::Kept;
-use crate::engine::prompt::products::{Product, Rows, output, pieces, rows};
+use crate::engine::prompt::kept::{Kept, expansion};
+use crate::engine::prompt::products::{Product, Rows, as_it_is, output, pieces, rows};
 use crate::engine::prompt::ranges::{LayerFactors, measured_rows};
 use crate::error::Result;
 use crate::kernels::choices::Choices;
-use crate::kernels::format::Format;
 use crate::kernels::heads::kernel_dims;
 use crate::kernels::layers::{NAME, gelu, layer_norm};
 use crate::kernels::limits::infix;
@@ -237,9 +236,7 @@ impl<'a> Planner<'a> {
         self.launches.extend(mixture.route(self.programs)?);
         let all = fits(self.model.config.experts)?;
         for p in mixture.products()? {
-            if let [matrix] = p.matrices[..]
-                && matrix.format == Format::F16
-            {
+            if let Some(matrix) = as_it_is(&p.matrices) {
                 let launch = mixture.product(self.programs, &p, 0..all, matrix.buffer())?;
                 self.beside = self.launches.len();
                 self.launches.push(launch.with_weights(matrix.bytes()));
@@ -443,14 +440,14 @@ impl<'a> Planner<'a> {
     fn multiply(&mut self, product: &Product<'_>) -> Result<u32> {
         let cols = product.parts[0].cols;
         let (rows, step) = rows(&product.parts, product.output);
-        let whole = match product.parts[..] {
-            [matrix] if matrix.format == Format::F16 => Some(matrix.buffer()),
-            _ => self.kept.of(&product.parts),
+        let whole = match as_it_is(&product.parts) {
+            Some(matrix) => Some((matrix.buffer(), matrix.bytes())),
+            None => self.kept.of(&product.parts).map(|copy| (copy, copy.len())),
         };
-        if let Some(weights) = whole {
+        if let Some((weights, bytes)) = whole {
             let (tile, shares) = self.choose(product.output, (rows, rows), cols);
             let all = Rows { first: 0, len: rows, all: rows };
-            self.gemm(product, weights, weights.len(), all, (tile, shares))?;
+            self.gemm(product, weights, bytes, all, (tile, shares))?;
             return Ok(shares);
         }
         let (tile, shares) = self.choose(product.output, (rows, step), cols);
@@ -471,9 +468,9 @@ impl<'a> Planner<'a> {
         let (rows, step) = rows(&product.parts, Output::Sums);
         for first in (0..rows).step_by(step as usize) {
             let len = step.min(rows - first);
-            let w = match product.parts[..] {
-                [matrix] if matrix.format == Format::F16 => matrix.buffer(),
-                _ => {
+            let w = match as_it_is(&product.parts) {
+                Some(matrix) => matrix.buffer(),
+                None => {
                     let slice = &self.m.slices[self.expanded % 2];
                     self.expanded += 1;
                     self.expand(product, slice, Rows { first, len, all: rows })?;
@@ -499,13 +496,8 @@ impl<'a> Planner<'a> {
         };
         let (mut expansions, mut to) = (Vec::new(), 0);
         for (matrix, row, len) in starts.into_iter().flat_map(|start| pieces(&product.parts, start, len)) {
-            let (weights, rows, cols) = (matrix.at_row(row), len, matrix.cols);
-            let out = slice.at(2 * u64::from(to) * u64::from(cols));
-            let args = dequantize::Dequantize { weights, out, rows, cols }.args();
-            let config = LaunchConfig::new(dequantize::grid(matrix.format, len, cols), dequantize::THREADS);
-            let kernel = format!("dequantize_{}", matrix.format.suffix());
-            let launch = self.launch("expand", ("dequantize", &kernel), config, args)?;
-            expansions.push(launch.with_weights(matrix.row_bytes() * u64::from(len)).overlapping());
+            let out = slice.at(2 * u64::from(to) * u64::from(matrix.cols));
+            expansions.push(expansion(self.programs, matrix, (row, len), out)?.overlapping());
             to += len;
         }
         let beside = (self.beside + 1).min(self.launches.len());

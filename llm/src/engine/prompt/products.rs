@@ -111,9 +111,17 @@ pub fn rows(parts: &[&Matrix], output: Output) -> (u32, u32) {
     let (cols, all): (u32, u32) = (parts[0].cols, parts.iter().map(|m| m.rows).sum());
     let gated = output == Output::Gate;
     let rows = if gated { all / 2 } else { all };
+    match as_it_is(parts) {
+        Some(_) => (rows, rows),
+        None => (rows, slice_rows(rows, if gated { 2 * cols } else { cols })),
+    }
+}
+
+/// The matrix that chunks multiply without a copy, if it is one.
+pub fn as_it_is<'a>(parts: &[&'a Matrix]) -> Option<&'a Matrix> {
     match parts {
-        [matrix] if matrix.format == Format::F16 => (rows, rows),
-        _ => (rows, slice_rows(rows, if gated { 2 * cols } else { cols })),
+        [matrix] if matrix.format == Format::F16 => Some(matrix),
+        _ => None,
     }
 }
 
