@@ -182,9 +182,9 @@ impl Kernel {
         self.op1::<f64, f64>("rsqrt.approx.ftz.f64", a)
     }
 
-    /// `2^a` within 2 ulp.
+    /// `2^a` within 2 ulp; 0 where that is less than the least normal number.
     pub fn exp2(&self, a: impl Operand<f32>) -> Reg<f32> {
-        self.op1::<f32, f32>("ex2.approx.f32", a)
+        self.op1::<f32, f32>("ex2.approx.ftz.f32", a)
     }
 
     /// `log2 a`.

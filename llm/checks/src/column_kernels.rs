@@ -36,8 +36,7 @@ pub(super) fn cases() -> Vec<Case> {
     for kv in CacheType::ALL {
         cases.push(rope(kv));
         for limited in [false, true] {
-            let groups = attention::all_together(limited);
-            let of_dims = |dims| groups.iter().map(move |group| attended(dims, kv, *group, limited));
+            let of_dims = |dims| [1, 5].map(|group| attended(dims, kv, group, limited));
             cases.extend(HEAD_DIMS.into_iter().flat_map(of_dims));
         }
     }
@@ -126,7 +125,6 @@ impl Fragments for Drive {
 fn norm(layer: bool) -> Case {
     let drive = drive(vector::norm_name(layer), LaunchConfig::new(COLUMNS, vector::NORM_THREADS));
     drive.done(|d| vector::Norm {
-        state: d.state(COLUMNS),
         x: d.floats((COLUMNS * LEN) as usize, 3.0),
         sums: d.parts(LEN, 1.0),
         weight: d.floats(COLS, 1.0),
@@ -143,7 +141,6 @@ fn act(activation: Activation) -> Case {
     let config = LaunchConfig::new((vector::tile_blocks(LEN), COLUMNS), vector::THREADS);
     let vectors = if activation.is_gated() { 2 } else { 1 };
     drive(vector::act_name(activation), config).done(|d| vector::Act {
-        state: d.state(COLUMNS),
         sums: d.parts(vectors * LEN, 3.0),
         out: d.within_fragments(COLUMNS).fragments_room(COLUMNS),
         len: LEN,
@@ -301,16 +298,15 @@ fn rope(kv: CacheType) -> Case {
 fn attended(dims: u32, kv: CacheType, group: u32, limited: bool) -> Case {
     let (columns, heads) = (4, KV_HEADS * group);
     let cached = (PAGES * KV_HEADS * PAGE as u32 * dims) as usize;
-    let together = attention::together(group, limited);
     let config =
-        LaunchConfig::new((KV_HEADS * group.div_ceil(together), SHARES, columns), attention::THREADS);
+        LaunchConfig::new(attention::grid((KV_HEADS, group), dims, SHARES, columns), attention::THREADS);
     let cache = |d: &mut Drive| match kv {
         CacheType::F16 => d.halves(cached, 1.0),
         CacheType::Q8_0 => d.quantized(cached),
     };
     // Sums of up to 256 values, with weights up to 1.
     let tolerance = Tolerance::Single { ulps: 64, absolute: 5e-5 };
-    drive(&attention::kernel_name(dims, kv, together, limited), config).done(|d| attention::Attention {
+    drive(&attention::kernel_name(dims, kv, limited), config).done(|d| attention::Attention {
         state: d.state(columns),
         tables: d.words(TABLES.to_vec()),
         q: d.floats((columns * heads * dims) as usize, 1.0),

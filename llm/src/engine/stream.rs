@@ -102,6 +102,9 @@ pub fn style(a: &Architecture) -> Style {
 /// computes all.
 pub fn lacks(c: &Config, context: usize) -> Option<&'static str> {
     let a = c.architecture;
+    if c.head_dim > LONGEST_HEAD {
+        return Some("heads of more than 128 values");
+    }
     if style(a) == Style::Plain {
         return a.experts.then_some("mixtures of experts");
     }
@@ -121,6 +124,9 @@ pub fn lacks(c: &Config, context: usize) -> Option<&'static str> {
     .into_iter()
     .find_map(|(needed, what)| needed.then_some(what))
 }
+
+/// The longest head that the kernel attends with.
+const LONGEST_HEAD: usize = 128;
 
 /// Whether the kernel takes a model: it computes its layers, a consumer has a single column of an input behind
 /// a layer norm, gate and up share no tile, and phases have numbers enough.

@@ -14,10 +14,11 @@
 //! more     columns layers mixture           # some tokens, operations of some architectures, experts
 //! ways     prompt sample stream             # many tokens, the choice, a step in one launch
 //! weights  committed pack repack            # cubins of this crate, weights as kernels read them
-//! parts    activation cache format heads inverse_root limits links rotation state  # what kernels share
+//! parts    activation attention cache format heads inverse_root limits links rotation state  # what kernels share
 //! ```
 
 pub(crate) mod activation;
+pub mod attention;
 pub mod cache;
 pub mod choices;
 pub mod columns;

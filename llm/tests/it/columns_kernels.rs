@@ -29,11 +29,8 @@ fn columns(values: &[Vec<f32>], size: usize) -> Buffer {
         sums[len..].iter_mut().zip(values).for_each(|(sum, value)| *sum = value / 40.0);
     }
     let out = upload(&vec![0; fragments::bytes(size as u32, len as u32) as usize]);
-    let state = state(size, |c| c < values.len());
-    assert_eq!(state.len(), 4 * u64::from(WORDS) * size as u64);
-    let (len, columns) = (len as u32, size as u32);
-    let (state, sums) = (&state, &floats(&sums));
-    let args = vector::Act { state, sums, out: &out, len, shares: 1, columns, bias: None };
+    let (len, columns, sums) = (len as u32, size as u32, &floats(&sums));
+    let args = vector::Act { sums, out: &out, len, shares: 1, columns, bias: None };
     let grid = (vector::tile_blocks(len), columns);
     launch("columns", "columns_act", LaunchConfig::new(grid, vector::THREADS), args);
     out

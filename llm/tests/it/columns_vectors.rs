@@ -51,7 +51,7 @@ proptest! {
     #![proptest_config(config(12))]
 
     #[test]
-    fn an_embedding_row_is_dequantized_exactly(
+    fn an_embedding_row_is_dequantized_exactly_and_others_are_zeros(
         format in formats(), rows in 1usize..20, blocks in 1usize..9, own in 0usize..8, seed: u64,
     ) {
         let random = &mut Random(seed);
@@ -68,7 +68,7 @@ proptest! {
         let wanted = dequantized(format.ty(), &data, rows, cols);
         let found = read(&out, COLUMNS as usize * cols);
         for (column, found) in found.chunks_exact(cols).enumerate() {
-            let wanted = if column == own { &wanted[token * cols..][..cols] } else { &vec![7.5; cols] };
+            let wanted = if column == own { &wanted[token * cols..][..cols] } else { &vec![0.0; cols] };
             prop_assert_eq!(found, wanted, "column {}", column);
         }
         let bytes = 16 * COLUMNS as usize;
@@ -86,7 +86,7 @@ proptest! {
         let (stream, bias_buffer) = (floats(&x), floats(&bias));
         let out = upload(&vec![0; fragments::bytes(COLUMNS, len as u32) as usize]);
         let args = vector::Norm {
-            state: &state(own, 0, 3), x: &stream, sums: &floats(&sums), weight: &floats(&weight), out: &out,
+            x: &stream, sums: &floats(&sums), weight: &floats(&weight), out: &out,
             len: len as u32, eps, shares: shares as u32, columns: COLUMNS, bias: layer.then_some(&bias_buffer),
         };
         launch("columns", vector::norm_name(layer), LaunchConfig::new(COLUMNS, vector::NORM_THREADS), args);
@@ -230,9 +230,8 @@ proptest! {
             scales_at: (kv == CacheType::Q8_0).then_some((paging.rows() * dim) as u32), window, cap,
         };
         let dims = HEAD_DIMS.into_iter().find(|d| *d as usize >= dim).unwrap();
-        let together = attention::together(group as u32, limits.is_some());
-        let name = attention::kernel_name(dims, kv, together, limits.is_some());
-        let grid = ((kv_heads * group.div_ceil(together as usize)) as u32, shares, COLUMNS);
+        let name = attention::kernel_name(dims, kv, limits.is_some());
+        let grid = attention::grid((kv_heads as u32, group as u32), dims, shares, COLUMNS);
         launch("columns", &name, LaunchConfig::new(grid, attention::THREADS), args);
         let out = upload(&vec![0; fragments::bytes(COLUMNS, (heads * dim) as u32) as usize]);
         let args = attention::Merge {
@@ -245,8 +244,9 @@ proptest! {
         let q = &q[own * heads * dim..][..heads * dim];
         let wanted = attended(q, &key_values, &value_values, shape, position, limits);
         let error = nmse(&unpacked(&out, own, heads * dim), &wanted);
-        // The result is rounded to f16.
-        prop_assert!(error < 2e-7, "{:?}: NMSE {:e}", kv, error);
+        // The result is rounded to f16, and so are weights, and numbers of q8_0.
+        let most = if kv == CacheType::Q8_0 { 6e-7 } else { 3e-7 };
+        prop_assert!(error < most, "{:?}: NMSE {:e}", kv, error);
     }
 
     #[test]

@@ -130,7 +130,7 @@ impl ExpertBuffers {
     }
 }
 
-/// A buffer of zeros: values that no column wrote are multiplied all the same, and not used.
+/// A buffer of zeros: values that no column wrote are read and multiplied all the same, and not used.
 fn zeros(device: &Device, len: u64) -> Result<Buffer> {
     let buffer = device.alloc(len)?;
     buffer.write(0, &vec![0; len as usize])?;
@@ -220,8 +220,8 @@ impl Buffers {
             attended: zeros(sizes.attended)?,
             ff: zeros(sizes.ff)?,
             sums: device.alloc(sizes.sums)?,
-            q: device.alloc(sizes.q)?,
-            partials: device.alloc(sizes.partials)?,
+            q: zeros(sizes.q)?,
+            partials: zeros(sizes.partials)?,
             logits: device.alloc(sizes.logits)?,
             best: [candidates()?, candidates()?],
             experts: ExpertBuffers::new(device, c)?,

@@ -140,13 +140,13 @@ impl<'a> Planner<'a> {
     /// Adds the last product to the residual stream and normalizes it.
     fn norm(&mut self, norm: &NormMemory) -> Result<()> {
         let (b, c) = (self.b, &self.model.config);
-        let (state, x, sums, weight, out) = (&b.state, &b.x, &b.sums, &norm.weight, &b.normed);
+        let (x, sums, weight, out) = (&b.x, &b.sums, &norm.weight, &b.normed);
         let (len, eps, shares, columns) = (fits(c.hidden)?, c.norm_eps, self.shares, self.columns);
         if let Some(bias) = self.bias.take() {
             self.launches.push(self.per_token().add_bias(self.programs, norm.role, x, bias)?);
         }
         let bias = norm.bias.as_ref();
-        let args = vector::Norm { state, x, sums, weight, out, len, eps, shares, columns, bias }.args();
+        let args = vector::Norm { x, sums, weight, out, len, eps, shares, columns, bias }.args();
         self.shares = 0;
         let config = LaunchConfig::new(self.columns, vector::NORM_THREADS);
         self.push(norm.role, vector::norm_name(bias.is_some()), config, args)
@@ -309,8 +309,7 @@ impl<'a> Planner<'a> {
     fn activate(&mut self, p: &Product, activation: Activation) -> Result<()> {
         let (b, len, shares, columns) = (self.b, fits(self.model.config.ff)?, self.shares, self.columns);
         let bias = if activation.is_gated() { None } else { Some(p.gelu_bias()?) };
-        let args =
-            vector::Act { state: &b.state, sums: &b.sums, out: &b.ff, len, shares, columns, bias }.args();
+        let args = vector::Act { sums: &b.sums, out: &b.ff, len, shares, columns, bias }.args();
         let config = LaunchConfig::new((vector::tile_blocks(len), columns), vector::THREADS);
         self.push(p.role, vector::act_name(activation), config, args)
     }
@@ -346,7 +345,7 @@ impl<'a> Planner<'a> {
         let shares = fits(attention_shares(self.pages as usize))?;
         let (state, partials) = (&b.state, &b.partials);
         let (window, cap) = limits(c, layer);
-        let together = attention::together(group, window.is_some());
+        let dims = kernel_dims(head_dim);
         let args = attention::Attention {
             state,
             tables: &b.tables,
@@ -364,8 +363,8 @@ impl<'a> Planner<'a> {
             cap,
         }
         .args();
-        let kernel = attention::kernel_name(kernel_dims(head_dim), cache.kv, together, window.is_some());
-        let grid = (kv_heads * group.div_ceil(together), shares, self.columns);
+        let kernel = attention::kernel_name(dims, cache.kv, window.is_some());
+        let grid = attention::grid((kv_heads, group), dims, shares, self.columns);
         self.push("attention", &kernel, LaunchConfig::new(grid, attention::THREADS), args)?;
         if let Some(launch) = self.launches.last_mut() {
             launch.cache_bytes = cache.bytes_per_position();

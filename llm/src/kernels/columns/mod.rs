@@ -33,10 +33,7 @@ pub(crate) fn vectors(target: Target) -> Vec<Kernel> {
     for kv in CacheType::ALL {
         kernels.push(vector::rope(kv, target));
         for limited in [false, true] {
-            for together in attention::all_together(limited) {
-                let of_dims = |dims| attention::kernel(dims, kv, *together, limited, target);
-                kernels.extend(HEAD_DIMS.map(of_dims));
-            }
+            kernels.extend(HEAD_DIMS.map(|dims| attention::kernel(dims, kv, limited, target)));
         }
     }
     kernels

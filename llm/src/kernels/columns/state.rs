@@ -17,12 +17,26 @@ pub(super) struct Column {
     pub table: Reg<u32>,
 }
 
-/// Column `number`, [`after_previous`]; a block of a column that is left out ends here.
+impl Column {
+    /// Column `number`, [`after_previous`]. What is loaded before its position is used is on its way meanwhile.
+    pub fn request(k: &Kernel, target: Target, state: Pointer<Global, u32>, number: Reg<u32>) -> Self {
+        after_previous(k, target);
+        let at = k.at_stride(state, number, 4 * WORDS);
+        let [_, position, table, _] = k.load_n::<4, _, _>(at, Cache::Default);
+        Self { number, position, table }
+    }
+
+    /// Ends a block of a column that is left out.
+    pub fn end_if_left_out(self, k: &Kernel) {
+        k.exit_if(k.eq(self.position, NONE));
+    }
+}
+
+/// [`Column::request`]; a block of a column that is left out ends here.
 pub(super) fn column(k: &Kernel, target: Target, state: Pointer<Global, u32>, number: Reg<u32>) -> Column {
-    after_previous(k, target);
-    let [_, position, table, _] = k.load_n::<4, _, _>(k.at_stride(state, number, 4 * WORDS), Cache::Default);
-    k.exit_if(k.eq(position, NONE));
-    Column { number, position, table }
+    let column = Column::request(k, target, state, number);
+    column.end_if_left_out(k);
+    column
 }
 
 /// Page `page` of the column: its number in the cache.

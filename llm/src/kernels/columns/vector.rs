@@ -10,7 +10,7 @@ use crate::cache::{BLOCK, CacheType};
 use crate::kernels::activation::{gelu, silu_times};
 use crate::kernels::cache::{PAGE, row, store_pair};
 use crate::kernels::columns::fragments::{place, store};
-use crate::kernels::columns::state::{NONE, WORDS, column, page};
+use crate::kernels::columns::state::{Column, NONE, WORDS, column, page};
 use crate::kernels::format::{Format, TILE_COLS};
 use crate::kernels::inverse_root::inverse_root;
 use crate::kernels::layers::sum::block_sum;
@@ -34,8 +34,8 @@ pub const fn tile_blocks(len: u32) -> u32 {
 }
 
 kernel_params! {
-    /// `columns_embed_SUFFIX`: the embedding rows of the columns' tokens, in f32. `from` is the state of the
-    /// columns where the host writes it; the other kernels read `state`. Grid: `[columns]`.
+    /// `columns_embed_SUFFIX`: the embedding rows of the columns' tokens, in f32; zeros of columns that are left out.
+    /// `from` is the state of the columns where the host writes it; the other kernels read `state`. Grid: `[columns]`.
     pub struct Embed(format: Format) {
         weights: Ptr<u8, 16>, from: Ptr<u32, 16>, state: Ptr<u32, 16>, out: Ptr<f32, 16>,
         rows: u32, cols: Multiple = format.block(),
@@ -51,9 +51,14 @@ pub(crate) fn embed(format: Format, target: Target) -> Kernel {
     let words = k.load_n::<4, _, _>(k.at_stride(p.from, number, 4 * WORDS), Cache::Default);
     k.if_(k.eq(tid, 0), || k.store_n(k.at_stride(p.state, number, 4 * WORDS), &words));
     let [token, position, ..] = words;
-    k.exit_if(k.eq(position, NONE));
-    let row = format.row(&k, p.weights, k.min(token, k.sub(p.rows, 1)), p.cols);
     let to = k.row(p.out, number, p.cols);
+    k.if_(k.eq(position, NONE), || {
+        k.for_(tid, k.shr(p.cols.reg(), 2), THREADS, |quad: Reg<u32>| {
+            k.store_n(k.at(to, k.scale(quad, 4)), &[(); 4].map(|()| k.var(0f32)));
+        });
+        k.exit();
+    });
+    let row = format.row(&k, p.weights, k.min(token, k.sub(p.rows, 1)), p.cols);
     let units = k.halve(p.cols, format.unit().trailing_zeros()).reg();
     k.for_(tid, units, THREADS, |unit: Reg<u32>| {
         let packed = format.fetch(&k, &row, unit);
@@ -73,12 +78,21 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// Adds the split-K parts of neighbouring values of a column from `index` on to `values`, in their order.
+    /// Adds the split-K parts of neighbouring values of a column from `index` on to `values`, in their order; two are
+    /// on their way together.
     fn add(&self, k: &Kernel, column: Reg<u32>, index: Multiple, values: &[Reg<f32>]) {
-        k.for_(0u32, self.shares, 1u32, |share: Reg<u32>| {
-            let line = k.row(self.values, k.mad(share, self.columns, column), self.pitch);
-            let part = k.load_with(k.at(line, index), values.len() as u32, Cache::ReadOnly);
-            values.iter().zip(part).for_each(|(value, part)| k.add_to(*value, part));
+        let last = k.sub(self.shares, 1);
+        k.for_(0u32, self.shares, 2u32, |share: Reg<u32>| {
+            let parts = [0, 1].map(|next| {
+                let share = k.min(k.add(share, next), last);
+                let line = k.row(self.values, k.mad(share, self.columns, column), self.pitch);
+                k.load_with(k.at(line, index), values.len() as u32, Cache::ReadOnly)
+            });
+            let both = k.lt(share, last);
+            for ((value, first), second) in values.iter().zip(&parts[0]).zip(&parts[1]) {
+                k.add_to(*value, *first);
+                k.set(*value, k.select(both, k.add(*value, *second), *value));
+            }
         });
     }
 }
@@ -92,7 +106,7 @@ kernel_params! {
     /// `[column][len]`), and writes its RMS norm as fragments. `columns_layer_norm` writes its layer norm, and
     /// takes a `bias`. Grid: `[columns]`.
     pub struct Norm(layer: bool) {
-        state: Ptr<u32, 16>, x: Ptr<f32, 16>, sums: Ptr<f32, 16>, weight: Ptr<f32, 16>, out: Ptr<u8, 16>,
+        x: Ptr<f32, 16>, sums: Ptr<f32, 16>, weight: Ptr<f32, 16>, out: Ptr<u8, 16>,
         len: Multiple = OWN, eps: f32, shares: u32, columns: u32,
         bias: Option<Ptr<f32, 16>> = layer.then_some(()),
     }
@@ -116,7 +130,7 @@ pub(crate) fn norm(layer: bool, target: Target) -> Kernel {
         let sum = partial.map_or(own, |partial| block_sum(&k, partial, (tid, NORM_THREADS), own));
         k.div(sum, k.convert::<u32, f32>(p.len.reg()))
     };
-    column(&k, target, p.state, number);
+    after_previous(&k, target);
     let x = k.row(p.x, number, p.len);
     let tiles = k.shr(k.add(p.len.reg(), TILE_COLS - 1), TILE_COLS.trailing_zeros());
     let own = |tile: Reg<u32>| k.sum(k.scale(tile, TILE_COLS), k.scale(lane, OWN));
@@ -174,7 +188,7 @@ kernel_params! {
     /// `columns_act_gelu_gate`: `gelu(gate) · up`. `columns_act_gelu`: `gelu(up + bias)`; `sums` have `len`
     /// values. Grid: `[tile_blocks(len), columns]`.
     pub struct Act(activation: Activation) {
-        state: Ptr<u32, 16>, sums: Ptr<f32, 16>, out: Ptr<u8, 16>,
+        sums: Ptr<f32, 16>, out: Ptr<u8, 16>,
         len: Multiple = OWN, shares: Late<u32>, columns: Late<u32>,
         bias: Option<Ptr<f32, 16>> = (!activation.is_gated()).then_some(()),
     }
@@ -197,7 +211,7 @@ pub(crate) fn act(activation: Activation, target: Target) -> Kernel {
     let sums = Sums { values: p.sums, shares: p.shares.load(&k), columns: p.columns.load(&k), pitch };
     let (tid, number) = (k.special(Special::TidX), k.special(Special::CtaidY));
     let (lane, warp) = (k.and(tid, 31), k.shr(tid, 5));
-    column(&k, target, p.state, number);
+    after_previous(&k, target);
     let tiles = k.shr(k.add(p.len.reg(), TILE_COLS - 1), TILE_COLS.trailing_zeros());
     let tile = k.mad(k.special(Special::CtaidX), THREADS / 32, warp);
     k.exit_if(k.ge(tile, tiles));
@@ -270,12 +284,13 @@ pub(crate) fn rope(kv: CacheType, target: Target) -> Kernel {
     let sums = Sums { values: p.sums, shares: p.shares.load(&k), columns: p.columns.load(&k), pitch };
     let scales_at = p.scales_at.map(|scales_at| scales_at.load(&k));
     let pair = k.mad(k.special(Special::CtaidX), THREADS, k.special(Special::TidX));
-    let own = column(&k, target, p.state, k.special(Special::CtaidY));
+    let own = Column::request(&k, target, p.state, k.special(Special::CtaidY));
     k.exit_if(k.ge(pair, pairs));
     let head = k.div(pair, p.half_dim);
     let j = k.sub(pair, k.mul(head, p.half_dim));
     let (x, y) = (k.var(0f32), k.var(0f32));
     sums.add(&k, own.number, k.scale(pair, 2), &[x, y]);
+    own.end_if_left_out(&k);
     k.if_(k.lt(head, rotated), || {
         let (c, s) = rotate(&k, k.at(p.turns, j), own.position, x, y);
         k.set(x, c);
