@@ -105,10 +105,8 @@ impl Stream<'_> {
         };
         let (of_keys, of_values) = (empty(&keys), empty(&values));
         let first = k.mad(self.warp, TILE, s.begin);
-        if loads_ahead(DIMS) {
-            self.fetch_ahead(&keys, &cached, first, &of_keys);
-            self.fetch_ahead(&values, &cached, first, &of_values);
-        }
+        self.fetch_ahead(&keys, &cached, first, &of_keys);
+        self.fetch_ahead(&values, &cached, first, &of_values);
         let own = k.and(g, HEADS_TOGETHER - 1);
         let head = k.add(h.first, k.min(own, k.sub(h.heads, 1)));
         let query = self.receive_far::<KEYS>(&keys, k.mul(head, head_dim));
@@ -122,26 +120,30 @@ impl Stream<'_> {
         self.stamp(1);
         self.stamp(2);
         let all = TILE * CONSUMERS;
-        k.for_(first, cached.end, all, |tile: Reg<u32>| {
-            let next = k.add(tile, all);
-            if !loads_ahead(DIMS) {
-                self.fetch(&keys, &cached, tile, &of_keys);
-            }
+        let add = |tile: Reg<u32>, after_keys: &dyn Fn(), after_values: &dyn Fn()| {
             let scores = warp.scores(&of_keys).map(|score| k.var(score));
-            match loads_ahead(DIMS) {
-                true => self.fetch_ahead(&keys, &cached, next, &of_keys),
-                false => self.fetch(&values, &cached, tile, &of_values),
-            }
+            after_keys();
             k.if_(k.gt(k.add(tile, TILE), cached.end), || {
                 let there = warp.positions().map(|position| k.lt(k.add(tile, position), cached.end));
                 let hidden = warp.hidden(scores, there);
                 scores.iter().zip(hidden).for_each(|(score, hidden)| k.set(*score, hidden));
             });
             warp.add(&[scores], std::slice::from_ref(&of_values));
-            if loads_ahead(DIMS) {
-                self.fetch_ahead(&values, &cached, next, &of_values);
-            }
-        });
+            after_values();
+        };
+        if loads_ahead(DIMS) {
+            k.for_(first, cached.end, all, |tile: Reg<u32>| {
+                let next = k.add(tile, all);
+                let keys = || self.fetch_ahead(&keys, &cached, next, &of_keys);
+                add(tile, &keys, &|| self.fetch_ahead(&values, &cached, next, &of_values));
+            });
+        } else {
+            k.if_(k.lt(first, cached.end), || add(first, &|| (), &|| ()));
+            k.for_(k.add(first, all), cached.end, all, |tile: Reg<u32>| {
+                self.fetch(&keys, &cached, tile, &of_keys);
+                add(tile, &|| self.fetch(&values, &cached, tile, &of_values), &|| ());
+            });
+        }
         // The last warp has the fewest rows.
         let newest = k.both(k.le(s.begin, self.position()), k.gt(s.end, self.position()));
         k.if_(k.both(newest, k.eq(self.warp, CONSUMERS - 1)), || {
