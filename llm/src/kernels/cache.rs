@@ -7,10 +7,13 @@
 //! same layout.
 
 use half::f16;
-use ptxgen::{F16x2, Global, Kernel, Multiple, Pointer, Reg, Round, Shuffle};
+use ptxgen::{F16x2, Global, Kernel, Multiple, Pointer, Pred, Reg, Round, Shuffle};
 
 /// Positions of a page.
 pub const PAGE: u32 = 256;
+
+/// A group of values whose largest magnitude is at most this counts as zero.
+const TINY: f32 = 1e-30;
 
 /// The row of `position` of head `kv_head` in the page `page` of a cache.
 pub(crate) fn row(
@@ -54,10 +57,35 @@ pub(crate) fn largest(k: &Kernel, values: &[Reg<f32>], lanes: &[u32]) -> Reg<f32
     lanes.iter().fold(own, |v, bit| k.max(v, k.shuffle(v, Shuffle::Xor(*bit))))
 }
 
+/// The factor that makes values with the largest magnitude `largest` 16-bit integers; 0 for a group that
+/// counts as zero. Also returns whether it does not.
+pub(crate) fn to_integers(k: &Kernel, largest: Reg<f32>) -> (Reg<f32>, Pred) {
+    let some = k.gt(largest, TINY);
+    (k.select(some, k.mul(k.rcp(largest), 32767f32), 0f32), some)
+}
+
+/// Four values times `inverse` as 16-bit integers in separate bytes: `256 · high + low`, `high` signed and
+/// `low` unsigned.
+pub(crate) fn split(k: &Kernel, values: [Reg<f32>; 4], inverse: Reg<f32>) -> [Reg<u32>; 2] {
+    let q = values.map(|v| k.bits(k.round_to::<f32, i32>(k.mul(v, inverse), Round::Nearest)));
+    [1, 0].map(|byte| four_bytes(k, q, byte))
+}
+
 /// Byte `byte` of each of four words.
 pub(crate) fn four_bytes(k: &Kernel, words: [Reg<u32>; 4], byte: u32) -> Reg<u32> {
     let two = |a, b| k.prmt(a, b, byte | (byte + 4) << 4);
     k.prmt(two(words[0], words[1]), two(words[2], words[3]), 0x5410u32)
+}
+
+/// The dot product of cached quants with integers from [`split`].
+pub(crate) fn product(k: &Kernel, quants: &[Reg<u32>], high: &[Reg<u32>], low: &[Reg<u32>]) -> Reg<f32> {
+    let signed = |word: Reg<u32>| k.bits::<u32, i32>(word);
+    let (mut upper, mut lower) = (k.var(0i32), k.var(0i32));
+    for ((q, h), l) in quants.iter().zip(high).zip(low) {
+        upper = k.dp4a(signed(*q), signed(*h), upper);
+        lower = k.dp4a(signed(*q), *l, lower);
+    }
+    k.convert::<i32, f32>(k.mad(upper, 256i32, lower))
 }
 
 /// The four signed bytes of a word as numbers, without their scale.

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use ga10b_llm::synthesize::Synthesis;
-use ga10b_llm::{CacheType, Engine, EngineOptions, Mode, Model};
+use ga10b_llm::{CacheType, Decoder, Engine, EngineOptions, Mode, Model};
 use ga10b_sim::sm::{CacheConfig, Config as ExecutorConfig, Counters};
 use ga10b_sim::{Sim, SimConfig};
-use hcq::DeviceOptions;
+use hcq::{Device, DeviceOptions, Selector};
 
 /// Positions at which a token is counted; the cache of the last does not fit the level-2 cache.
 const POSITIONS: [usize; 3] = [2_047, 8_191, 32_767];
@@ -91,5 +91,31 @@ fn a_token_far_into_a_context_costs_what_its_position_says() {
             blocks * busiest < 1.05,
             "{case}: the busiest of {blocks} blocks has {busiest:.4} of the work"
         );
+    }
+}
+
+/// The persistent step far from the start attends in another way than near it.
+#[test]
+fn steps_far_into_a_context_agree_with_batch_steps() {
+    let tokens: Vec<u32> = (0..1_090).map(|i| i * 7 % 61).collect();
+    for name in ["tiny-llama:q6_k", "tiny-qwen3:q8_0", "tiny-phi4:q4_k_m"] {
+        let model = name.parse::<Synthesis>().unwrap().model(5).unwrap();
+        for kv in CacheType::ALL {
+            let logits = |mode| {
+                let device = Device::open(Selector::Sim).unwrap();
+                let options = EngineOptions::new(1_200).with_mode(mode).with_cache(kv);
+                let mut engine = Engine::new(&device, &model, &options).unwrap();
+                assert_eq!(engine.mode(), mode, "{name}");
+                engine.prefill(&tokens).unwrap();
+                (0..3).flat_map(|token| engine.step(token).unwrap()).collect::<Vec<f32>>()
+            };
+            let [found, wanted] = [Mode::Stream, Mode::Batch].map(logits);
+            let square = |v: f64| v * v;
+            let differs: f64 = found.iter().zip(&wanted).map(|(a, b)| square(f64::from(a - b))).sum();
+            let error = differs / wanted.iter().map(|v| square((*v).into())).sum::<f64>();
+            eprintln!("{name} {kv:?}: NMSE {error:e}");
+            let most = if kv == CacheType::Q8_0 { 2e-4 } else { 1e-5 };
+            assert!(error < most, "{name} {kv:?}: NMSE {error:e}");
+        }
     }
 }

@@ -1,15 +1,20 @@
 //! Attention of one position over the cache, in split-K parts of the positions, by the consumers.
 //!
 //! Near the start of a context a block takes one head and all positions (`near`), else a share of the
-//! positions of up to four query heads that share keys and values (`far`), which also is the way of caches in q8_0
-//! and of models with norms of heads. What the warps have is merged in the block, then (where positions are split) by
-//! the block that completes last. The newest position is not read from the cache but received with the query.
+//! positions of up to four query heads that share keys and values, and a warp takes all of these heads (`far`).
+//! With a cache in q8_0 and in models with norms of heads a warp takes one head up to some positions, which is sooner
+//! done with the newest one: a few lanes hold one cached row, so a warp works on several positions at once, each with
+//! a maximum and a sum of its own. What lanes and warps have is merged at the end, then (where positions are split)
+//! by the block that completes last. The newest position is not read from the cache but received with the query.
 
-use ptxgen::{Atomic, Multiple, Pointer, Reg};
+use ptxgen::{Atomic, Multiple, Pointer, Pred, Reg};
 
 use crate::cache::CacheType;
+use crate::kernels::heads::LOWEST;
 use crate::kernels::stream::block::Stream;
+use crate::kernels::stream::cached::{Query, Row};
 use crate::kernels::stream::far::ALIGNED;
+use crate::kernels::stream::head_norm::Piece;
 use crate::kernels::stream::layout::CONSUMERS;
 use crate::kernels::stream::near::most;
 use crate::kernels::stream::record::{NORMED_HEADS, QUANTIZED, at};
@@ -20,6 +25,10 @@ use crate::kernels::stream::task::HEADS_TOGETHER;
 const SHARE_LOG2: u32 = 7;
 /// Up to this many positions a block takes one head, and positions are not split.
 const NEAR: u32 = 256;
+/// From this position on a warp takes all heads of a block with caches in q8_0 and with norms of heads too.
+const FAR: u32 = 1024;
+/// Positions that a lane loads together.
+const TOGETHER: usize = 2;
 /// Results that are merged together.
 const MERGED: u32 = 8;
 
@@ -30,6 +39,31 @@ struct Division {
     /// Groups of heads of a key and value head.
     subgroups: Reg<u32>,
     units: Reg<u32>,
+}
+
+/// A lane's part in merging a head's results of the block: those of `warps` warps, four dimensions at a time.
+struct Merge {
+    /// Number of the head in the block.
+    head: Reg<u32>,
+    /// The first four dimensions, and how far it is to the next.
+    first: Reg<u32>,
+    step: Reg<u32>,
+    warps: Reg<u32>,
+    /// Shared address of the first warp's result, and words between those of warps.
+    base: Reg<u32>,
+    between: Reg<u32>,
+}
+
+/// The work of a warp.
+struct Warp {
+    kv_head: Reg<u32>,
+    head: Reg<u32>,
+    /// Number of the warp among the warps of that head, and their count.
+    own: Reg<u32>,
+    warps: Reg<u32>,
+    /// Whether the warp attends to the newest position, and whether it also caches it.
+    newest: ptxgen::Pred,
+    caches: ptxgen::Pred,
 }
 
 impl Stream<'_> {
@@ -84,15 +118,28 @@ impl Stream<'_> {
         let heads = k.min(k.sub(self.word(at::GROUP), first), together);
         let first = k.mad(kv_head, self.word(at::GROUP), first);
         let h = Heads { kv_head, first, heads, caches: k.eq(subgroup, 0) };
-        self.gather_share(s, &h);
+        let merge = self.gather_share(d, s, &h);
         self.sync_consumers();
-        self.merge_share(s, &h);
+        self.merge_share(s, &h, &merge);
         self.sync_consumers();
     }
 
     /// The block's sums over a share, in shared memory.
-    fn gather_share(&self, s: &Share, h: &Heads) {
+    fn gather_share(&self, d: &Division, s: &Share, h: &Heads) -> Merge {
         let k = self.k;
+        let pitch = self.pitch().reg();
+        let own_head = k.and(self.warp, k.sub(k.shl(k.var(1u32), d.together_log2), 1));
+        let own = k.shr(self.warp, d.together_log2);
+        let warps = k.shr(k.var(CONSUMERS), d.together_log2);
+        let merge = Merge {
+            head: k.var(own_head),
+            first: k.var(k.mad(own, 32u32, self.lane)),
+            step: k.var(k.mul(warps, 32u32)),
+            warps: k.var(warps),
+            base: k.var(0u32),
+            between: k.var(k.shl(pitch, d.together_log2)),
+        };
+        let soon = k.both(self.is_set(QUANTIZED | NORMED_HEADS), k.lt(self.position(), FAR));
         let of = |kv: CacheType| {
             k.if_else(
                 k.le(self.word(at::HEAD_DIM), 64),
@@ -100,47 +147,71 @@ impl Stream<'_> {
                 || self.gather_far::<128, 8, 4>(kv, s, h),
             );
         };
-        k.if_else(self.is_set(QUANTIZED), || of(CacheType::Q8_0), || of(CacheType::F16));
+        k.if_else(
+            soon,
+            || {
+                let head = k.add(h.first, k.min(own_head, k.sub(h.heads, 1)));
+                let newest = k.both(k.le(s.begin, self.position()), k.gt(s.end, self.position()));
+                let newest = k.both(newest, k.eq(own, 0));
+                let caches = k.both(newest, k.both(h.caches, k.eq(own_head, 0)));
+                let warp = Warp { kv_head: h.kv_head, head, own, warps, newest, caches };
+                k.if_else(
+                    self.is_set(QUANTIZED),
+                    || self.gather(CacheType::Q8_0, s, &warp),
+                    || self.gather(CacheType::F16, s, &warp),
+                );
+                k.set(merge.base, k.address(k.row(self.scratch, own_head, self.pitch())));
+            },
+            || {
+                k.if_else(self.is_set(QUANTIZED), || of(CacheType::Q8_0), || of(CacheType::F16));
+                // A thread has four dimensions of a head.
+                let quads = k.select(k.le(self.word(at::HEAD_DIM), 64), 4u32, 5u32);
+                let thread = k.mad(self.warp, 32u32, self.lane);
+                k.set(merge.head, k.shr(thread, quads));
+                k.set(merge.first, k.sub(thread, k.shl(merge.head, quads)));
+                k.set(merge.step, 32 * CONSUMERS);
+                k.set(merge.warps, CONSUMERS);
+                k.set(merge.base, k.address(self.place_far(merge.head)));
+                k.set(merge.between, pitch);
+            },
+        );
+        merge
     }
 
     /// Merges the results of the block's warps, and, in the block that completes last, those of all split-K
-    /// parts. A thread has four dimensions of a head.
-    fn merge_share(&self, s: &Share, h: &Heads) {
+    /// parts.
+    fn merge_share(&self, s: &Share, h: &Heads, m: &Merge) {
         let k = self.k;
         let (head_dim, pitch) = (self.word(at::HEAD_DIM), self.pitch());
-        let quads_log2 = k.select(k.le(head_dim, 64), 4u32, 5u32);
-        let thread = k.mad(self.warp, 32u32, self.lane);
-        let own = k.shr(thread, quads_log2);
-        let quad = k.sub(thread, k.shl(own, quads_log2));
-        let works = k.both(k.lt(own, h.heads), k.lt(quad, k.shr(head_dim, 2)));
-        let own = k.min(own, HEADS_TOGETHER - 1);
         let share_words = k.scale(k.shr(k.mul(pitch.reg(), HEADS_TOGETHER), 2), 4);
         let unit_rows = k.mul(s.unit, self.word(at::MOST_SHARES));
         let partials = k.row(self.address::<f32>(at::PARTIALS), unit_rows, share_words);
         let split = k.gt(s.shares, 1);
-        let head = k.add(h.first, own);
-        let out = |sum: &Sum| {
+        let end = k.select(k.lt(m.head, h.heads), k.shr(head_dim, 2), 0u32);
+        let head = k.add(h.first, k.min(m.head, k.sub(h.heads, 1)));
+        let out = |quad: Reg<u32>, sum: &Sum| {
             let inverse = k.rcp(sum.weight);
             let values = std::array::from_fn(|i| k.mul(sum.values[i], inverse));
             let index = k.mad(head, k.shr(head_dim, 2), quad);
             self.send(self.packet(self.address(at::OUT), index), values, self.phase(at::OUTPUT));
         };
-        k.if_(works, || {
-            let first = self.place_far(own);
-            let sum = self.merge(k.var(CONSUMERS), |warp| k.row(first, warp, pitch), quad);
+        k.for_(m.first, end, m.step, |quad: Reg<u32>| {
+            let between = k.scale(k.shr(m.between, 2), 4);
+            let first = k.shared_pointer::<f32>(m.base, 16);
+            let sum = self.merge(m.warps, |w| k.row(first, w, between), quad);
             k.if_else(
                 split,
                 || {
-                    let to = k.row(k.row(partials, s.share, share_words), own, pitch);
+                    let to = k.row(k.row(partials, s.share, share_words), m.head, pitch);
                     k.if_(k.eq(quad, 0), || k.store_n(to, &[sum.max, sum.weight]));
                     k.store_n(k.at(to.plus(4), k.scale(quad, 4)), &sum.values);
                 },
-                || out(&sum),
+                || out(quad, &sum),
             );
         });
         k.if_(split, || {
             let counter = k.at(self.address::<u32>(at::COUNTERS), s.unit);
-            let first_thread = k.eq(thread, 0);
+            let first_thread = k.eq(k.add(self.warp, self.lane), 0);
             self.sync_consumers();
             k.if_(first_thread, || {
                 k.fence();
@@ -150,12 +221,147 @@ impl Stream<'_> {
             });
             self.sync_consumers();
             k.if_(k.eq(k.add(k.load(self.last), 1), s.shares), || {
-                k.if_(works, || {
-                    let own = k.row(partials, own, pitch);
-                    out(&self.merge(s.shares, |share| k.row(own, share, share_words), quad));
+                k.for_(m.first, end, m.step, |quad: Reg<u32>| {
+                    let own = k.row(partials, m.head, pitch);
+                    out(quad, &self.merge(s.shares, |share| k.row(own, share, share_words), quad));
                 });
                 k.if_(first_thread, || k.store(counter, 0u32));
             });
+        });
+    }
+
+    /// Attention over the warp's positions; the result goes to its place in shared memory.
+    fn gather(&self, kv: CacheType, s: &Share, w: &Warp) {
+        let k = self.k;
+        let head_dim = self.word(at::HEAD_DIM);
+        let lanes_log2 = self.word(at::LANES_LOG2);
+        let lanes = k.shl(k.var(1u32), lanes_log2);
+        let slots_log2 = k.sub(5u32, lanes_log2);
+        let slot = k.shr(self.lane, lanes_log2);
+        // The lane's piece of a row; past the end of the head the first piece, with a scale of 0.
+        let pieces = k.shr(head_dim, kv.piece().trailing_zeros());
+        let piece = k.and(self.lane, k.sub(lanes, 1));
+        let inside = k.lt(piece, pieces);
+        let piece = k.select(inside, piece, 0u32);
+        let dims = k.scale(piece, kv.piece());
+        // Scores are in units of log2: exp2 is the softmax's exponential.
+        let scale = k.select(inside, self.number(at::SCALE), 0f32);
+
+        let rows = self.pieces(w.kv_head, pieces, piece);
+        let caches = self.caches(kv);
+        let two = || -> [Row; TOGETHER] { std::array::from_fn(|_| Row::empty(k)) };
+        let (now, next) = (two(), two());
+        let stride = k.shl(w.warps, slots_log2);
+        let start = k.add(s.begin, k.shl(w.own, slots_log2));
+        let end = k.min(s.end, self.position());
+        let fetch_all = |tile: Reg<u32>, to: &[Row; TOGETHER]| {
+            let mut position = k.add(tile, slot);
+            for row in to {
+                let there = k.lt(position, end);
+                self.fetch_both(&caches, there, rows.of(k, position), row);
+                position = k.add(position, stride);
+            }
+        };
+        let stride_all = k.mul(stride, TOGETHER as u32);
+        fetch_all(start, &now);
+        fetch_all(k.add(start, stride_all), &next);
+        let place = |first_row: Reg<u32>, head: Reg<u32>| {
+            let value = k.add(k.mad(head, head_dim, first_row), dims.reg());
+            self.packet(self.address(at::X), k.shr(value, 2))
+        };
+        let from = [
+            place(k.var(0u32), w.head),
+            place(self.word(at::Q_ROWS), w.kv_head),
+            place(self.word(at::K_ROWS), w.kv_head),
+        ];
+        let own = Piece { dims, inside, lanes_log2 };
+        let (query, newest) = self.receive_pieces(kv, w.newest, from);
+        self.stamp(1);
+        self.stamp(2);
+        self.normalize_piece(&query, at::WEIGHT, own);
+        let query = self.query(kv, query, scale);
+        let sum = Sum::new(k, kv.piece() as usize);
+        k.if_(w.newest, || {
+            let row = self.newest(kv, newest, [from[1], from[2]], Some(own));
+            let mine = k.eq(slot, 0);
+            k.set(sum.max, k.select(mine, self.scored(&query, &row, lanes_log2), LOWEST));
+            k.set(sum.weight, k.select(mine, 1f32, 0f32));
+            let (weight, numbers) = self.weighted(kv, sum.weight, &row.values);
+            sum.values.iter().zip(numbers).for_each(|(v, x)| k.set(*v, k.mul(weight, x)));
+            let piece = rows.of(k, self.position());
+            k.if_(k.both(w.caches, k.both(mine, inside)), || self.cache(&caches, piece, &row));
+        });
+        k.for_(start, end, stride_all, |tile: Reg<u32>| {
+            let scores: [Reg<f32>; TOGETHER] = now.each_ref().map(|row| k.var(self.score(&query, &row.keys)));
+            k.for_(0u32, lanes_log2, 1u32, |log2: Reg<u32>| {
+                let other = self.partner(log2);
+                scores.iter().for_each(|score| k.set(*score, k.add(*score, k.broadcast(*score, other))));
+            });
+            let first = k.add(tile, slot);
+            let there = [k.lt(first, end), k.lt(k.add(first, stride), end)];
+            let scores: [Reg<f32>; TOGETHER] = std::array::from_fn(|i| k.select(there[i], scores[i], LOWEST));
+            self.add_rows(kv, &sum, &now, scores, there);
+            for (to, from) in now.iter().zip(&next) {
+                let words = to.keys.iter().chain(&to.values).zip(from.keys.iter().chain(&from.values));
+                words.for_each(|(to, from)| k.set(*to, *from));
+            }
+            fetch_all(k.mad(stride_all, 2u32, tile), &next);
+        });
+        self.merge_lanes(&sum, lanes_log2);
+        let place = k.row(self.scratch, self.warp, self.pitch());
+        k.if_(k.both(k.eq(slot, 0), inside), || {
+            k.if_(k.eq(piece, 0), || k.store_n(place, &[sum.max, sum.weight]));
+            k.store_n(k.at(place.plus(4), dims), &sum.values);
+        });
+    }
+
+    /// The score of a row, in all lanes that hold it.
+    fn scored(&self, query: &Query, row: &Row, lanes_log2: Reg<u32>) -> Reg<f32> {
+        let k = self.k;
+        let score = k.var(self.score(query, &row.keys));
+        k.for_(0u32, lanes_log2, 1u32, |log2: Reg<u32>| {
+            k.set(score, k.add(score, k.broadcast(score, self.partner(log2))));
+        });
+        score
+    }
+
+    /// Adds rows of the cache with their scores, where there are any.
+    fn add_rows(
+        &self,
+        kv: CacheType,
+        sum: &Sum,
+        rows: &[Row; TOGETHER],
+        scores: [Reg<f32>; TOGETHER],
+        there: [Pred; TOGETHER],
+    ) {
+        let k = self.k;
+        let higher = scores.iter().fold(sum.max, |top, score| k.max(top, *score));
+        let shrink = k.exp2(k.sub(sum.max, higher));
+        k.set(sum.max, higher);
+        k.set(sum.weight, k.mul(sum.weight, shrink));
+        sum.values.iter().for_each(|v| k.set(*v, k.mul(*v, shrink)));
+        for ((row, score), there) in rows.iter().zip(scores).zip(there) {
+            let weight = k.select(there, k.exp2(k.sub(score, higher)), 0f32);
+            k.set(sum.weight, k.add(sum.weight, weight));
+            let (weight, numbers) = self.weighted(kv, weight, &row.values);
+            for (v, x) in sum.values.iter().zip(numbers) {
+                k.mad_to(*v, weight, x, *v);
+            }
+        }
+    }
+
+    /// Merges the positions that the lanes of the warp worked on.
+    fn merge_lanes(&self, sum: &Sum, lanes_log2: Reg<u32>) {
+        let k = self.k;
+        k.for_(lanes_log2, 5u32, 1u32, |log2: Reg<u32>| {
+            let partner = self.partner(log2);
+            let top = k.max(sum.max, k.broadcast(sum.max, partner));
+            let shrink = k.exp2(k.sub(sum.max, top));
+            k.set(sum.max, top);
+            for v in sum.values.iter().chain([&sum.weight]) {
+                let own = k.mul(*v, shrink);
+                k.set(*v, k.add(own, k.broadcast(own, partner)));
+            }
         });
     }
 
@@ -163,6 +369,12 @@ impl Stream<'_> {
     pub(super) fn pitch(&self) -> Multiple {
         let k = self.k;
         k.plus(k.scale(k.shr(self.word(at::HEAD_DIM), 3), 8), 4)
+    }
+
+    /// The lane whose number differs in bit `log2`.
+    pub(super) fn partner(&self, log2: Reg<u32>) -> Reg<u32> {
+        let k = self.k;
+        k.xor(self.lane, k.shl(k.var(1u32), log2))
     }
 
     /// Merges `count` results for the four dimensions of `quad`, in order.
@@ -200,3 +412,6 @@ impl Stream<'_> {
         all
     }
 }
+
+/// The scratch memory holds a row per consumer.
+const _: () = assert!(CONSUMERS >= HEADS_TOGETHER);

@@ -2,7 +2,7 @@
 //! warp takes all of these heads on the tensor cores, so that a row of the cache is read once.
 
 use half::f16;
-use ptxgen::{Cache, F16x2, Pointer, Pred, Reg, Shared};
+use ptxgen::{Cache, F16x2, Pointer, Pred, Reg, Shared, Special};
 
 use crate::cache::CacheType;
 use crate::kernels::attention::{PIECE, Piece, Rows, TILE, Warp};
@@ -79,7 +79,9 @@ impl Stream<'_> {
         let k = self.k;
         let head_dim = self.word(at::HEAD_DIM);
         let pieces = k.shr(head_dim, PIECE.trailing_zeros());
-        let (g, t) = (k.shr(self.lane, 2), k.and(self.lane, 3));
+        // Read anew: what comes of it would else be held in registers by all phases.
+        let lane = k.special(Special::LaneId);
+        let (g, t) = (k.shr(lane, 2), k.and(lane, 3));
         let head = k.mul(h.kv_head, PAGE);
         let least = if DIMS > 64 { DIMS / 2 } else { 0 };
         let place = |cache, (row, rows), (own, step, count): (Reg<u32>, u32, u32), block| Place {
@@ -105,14 +107,16 @@ impl Stream<'_> {
         };
         let (of_keys, of_values) = (empty(&keys), empty(&values));
         let first = k.mad(self.warp, TILE, s.begin);
-        self.fetch_ahead(&keys, &cached, first, &of_keys);
-        self.fetch_ahead(&values, &cached, first, &of_values);
+        if loads_ahead(DIMS) {
+            self.fetch_ahead(&keys, &cached, first, &of_keys);
+            self.fetch_ahead(&values, &cached, first, &of_values);
+        }
         let own = k.and(g, HEADS_TOGETHER - 1);
         let head = k.add(h.first, k.min(own, k.sub(h.heads, 1)));
         let query = self.receive_far::<KEYS>(&keys, k.mul(head, head_dim));
-        self.normalize_head(&query, at::WEIGHT, &keys);
+        self.normalize_pieces(&query, at::WEIGHT, &keys);
         let scale = self.number(at::SCALE);
-        let warp = Warp::new(k, kv, (DIMS, !loads_ahead(DIMS)), self.lane, |piece| {
+        let warp = Warp::new(k, kv, (DIMS, !loads_ahead(DIMS)), lane, |piece| {
             let there = k.lt(own, h.heads);
             let there = keys.inside[piece].map_or(there, |inside| k.both(there, inside));
             query[piece].iter().map(|v| k.select(there, k.mul(*v, scale), 0f32)).collect()
@@ -120,49 +124,57 @@ impl Stream<'_> {
         self.stamp(1);
         self.stamp(2);
         let all = TILE * CONSUMERS;
-        let add = |tile: Reg<u32>, after_keys: &dyn Fn(), after_values: &dyn Fn()| {
+        k.for_(first, cached.end, all, |tile: Reg<u32>| {
+            let next = k.add(tile, all);
+            if !loads_ahead(DIMS) {
+                self.fetch(&keys, &cached, tile, &of_keys);
+            }
             let scores = warp.scores(&of_keys).map(|score| k.var(score));
-            after_keys();
+            match loads_ahead(DIMS) {
+                true => self.fetch_ahead(&keys, &cached, next, &of_keys),
+                false => self.fetch(&values, &cached, tile, &of_values),
+            }
             k.if_(k.gt(k.add(tile, TILE), cached.end), || {
                 let there = warp.positions().map(|position| k.lt(k.add(tile, position), cached.end));
                 let hidden = warp.hidden(scores, there);
                 scores.iter().zip(hidden).for_each(|(score, hidden)| k.set(*score, hidden));
             });
             warp.add(&[scores], std::slice::from_ref(&of_values));
-            after_values();
-        };
-        if loads_ahead(DIMS) {
-            k.for_(first, cached.end, all, |tile: Reg<u32>| {
-                let next = k.add(tile, all);
-                let keys = || self.fetch_ahead(&keys, &cached, next, &of_keys);
-                add(tile, &keys, &|| self.fetch_ahead(&values, &cached, next, &of_values));
-            });
-        } else {
-            k.if_(k.lt(first, cached.end), || add(first, &|| (), &|| ()));
-            k.for_(k.add(first, all), cached.end, all, |tile: Reg<u32>| {
-                self.fetch(&keys, &cached, tile, &of_keys);
-                add(tile, &|| self.fetch(&values, &cached, tile, &of_values), &|| ());
-            });
-        }
+            if loads_ahead(DIMS) {
+                self.fetch_ahead(&values, &cached, next, &of_values);
+            }
+        });
+        self.add_newest::<KEYS, VALUES>(&warp, &cached, [&keys, &values], (s, h));
+        self.store_far(&warp);
+    }
+
+    /// Adds the newest position, if it is in the share, and caches it.
+    fn add_newest<const KEYS: usize, const VALUES: usize>(
+        &self,
+        warp: &Warp<'_>,
+        cached: &Cached,
+        [keys, values]: [&Place; 2],
+        (s, h): (&Share, &Heads),
+    ) {
+        let k = self.k;
         // The last warp has the fewest rows.
         let newest = k.both(k.le(s.begin, self.position()), k.gt(s.end, self.position()));
         k.if_(k.both(newest, k.eq(self.warp, CONSUMERS - 1)), || {
-            let kv_head = k.mul(h.kv_head, head_dim);
-            let key = self.receive_far::<KEYS>(&keys, k.add(kv_head, self.word(at::Q_ROWS)));
-            self.normalize_head(&key, at::RESIDUAL, &keys);
-            let key = self.newest_far(kv, &keys, &key);
-            let value = self.receive_far::<VALUES>(&values, k.add(kv_head, self.word(at::K_ROWS)));
-            let value = self.newest_far(kv, &values, &value);
+            let kv_head = k.mul(h.kv_head, self.word(at::HEAD_DIM));
+            let key = self.receive_far::<KEYS>(keys, k.add(kv_head, self.word(at::Q_ROWS)));
+            self.normalize_pieces(&key, at::RESIDUAL, keys);
+            let key = self.newest_far(cached.kv, keys, &key);
+            let value = self.receive_far::<VALUES>(values, k.add(kv_head, self.word(at::K_ROWS)));
+            let value = self.newest_far(cached.kv, values, &value);
             // The lanes that have the tile's first row cache it.
-            for (place, row, lanes) in [(&keys, &key, k.eq(g, 0)), (&values, &value, k.eq(t, 0))] {
-                k.if_(k.both(h.caches, lanes), || self.cache_far(place, &cached, row));
+            for (place, row, lanes) in [(keys, &key, k.eq(warp.g, 0)), (values, &value, k.eq(warp.t, 0))] {
+                k.if_(k.both(h.caches, lanes), || self.cache_far(place, cached, row));
             }
             let repeated = |row: Vec<Piece>, count: usize| Rows { rows: vec![row; count] };
             let scores = warp.scores(&repeated(key, 2));
             let there = warp.positions().map(|position| k.eq(position, 0));
             warp.add(&[warp.hidden(scores, there)], &[repeated(value, 4)]);
         });
-        self.store_far(&warp);
     }
 
     /// Receives the lane's pieces of a head whose values begin at `first` among queries, keys and values.

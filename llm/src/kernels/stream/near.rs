@@ -6,6 +6,7 @@
 
 use ptxgen::{Cache, Pred, Reg, Shuffle};
 
+use crate::cache::CacheType;
 use crate::kernels::cache::PAGE;
 use crate::kernels::heads::LOWEST;
 use crate::kernels::stream::block::Stream;
@@ -73,6 +74,7 @@ impl Stream<'_> {
     /// The warp's part of a head, which goes to shared memory.
     fn gather_near<const LOG2: u32>(&self, head: Reg<u32>) {
         let k = self.k;
+        let kv = CacheType::F16;
         let slots = 32 >> LOG2;
         let stride = CONSUMERS * slots;
         let head_dim = self.word(at::HEAD_DIM);
@@ -83,7 +85,7 @@ impl Stream<'_> {
         let dims = k.scale(own, VALUES as u32);
         let kv_head = k.div(head, self.word(at::GROUP));
         let in_group = k.sub(head, k.mul(kv_head, self.word(at::GROUP)));
-        let caches = self.caches();
+        let caches = self.caches(kv);
         let start = k.mad(self.warp, slots, k.shr(self.lane, LOG2));
         let piece = k.mad(k.mul(kv_head, PAGE), pieces, own);
         let place = Place { caches: &caches, piece, pieces, stride };
@@ -105,16 +107,16 @@ impl Stream<'_> {
             packets(self.word(at::K_ROWS), kv_head),
         ];
         let scale = k.select(inside, self.number(at::SCALE), 0f32);
-        let (query, pieces_of_newest) = self.receive_pieces(newest, from);
+        let (query, pieces_of_newest) = self.receive_pieces(kv, newest, from);
         self.stamp(1);
         self.stamp(2);
         let query: Vec<Reg<f32>> = query.into_iter().map(|v| k.mul(v, scale)).collect();
         k.if_(newest, || {
-            let row = self.newest(&pieces_of_newest);
+            let row = self.newest(kv, pieces_of_newest, [from[1], from[2]], None);
             for (i, to) in (0..).zip(now.iter().chain(&next)) {
                 let here = k.eq(k.add(start, i * stride), position);
                 for (to, from) in [(&to.keys, &row.keys), (&to.values, &row.values)] {
-                    to.iter().zip(from).for_each(|(to, from)| k.set(*to, k.select(here, *from, *to)));
+                    to[..4].iter().zip(from).for_each(|(to, from)| k.set(*to, k.select(here, *from, *to)));
                 }
             }
             let mine = k.eq(k.and(position, slots - 1), k.shr(self.lane, LOG2));
@@ -142,7 +144,8 @@ impl Stream<'_> {
         first: bool,
     ) {
         let k = self.k;
-        let mut scores: Vec<Reg<f32>> = rows.iter().map(|row| self.dot_pairs(query, &row.keys)).collect();
+        let mut scores: Vec<Reg<f32>> =
+            rows.iter().map(|row| self.dot_pairs(query, &row.keys[..4])).collect();
         for bit in 0..LOG2 {
             scores = scores.into_iter().map(|s| k.add(s, k.shuffle(s, Shuffle::Xor(1 << bit)))).collect();
         }
@@ -163,7 +166,7 @@ impl Stream<'_> {
         for (row, score) in rows.iter().zip(scores) {
             let weight = k.exp2(k.sub(score, top));
             k.set(sum.weight, k.add(sum.weight, weight));
-            for (v, x) in sum.values.iter().zip(self.pairs(&row.values)) {
+            for (v, x) in sum.values.iter().zip(self.pairs(&row.values[..4])) {
                 k.mad_to(*v, weight, x, *v);
             }
         }
