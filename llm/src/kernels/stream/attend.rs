@@ -25,8 +25,10 @@ use crate::kernels::stream::task::HEADS_TOGETHER;
 const SHARE_LOG2: u32 = 7;
 /// Up to this many positions a block takes one head, and positions are not split.
 const NEAR: u32 = 256;
-/// From this position on a warp takes all heads of a block with caches in q8_0 and with norms of heads too.
+/// From this position on a warp takes all heads of a block with caches in q8_0 and with norms of heads too; with heads
+/// of more than 64 values in q8_0 from the second one on.
 const FAR: u32 = 1024;
+const FAR_OF_LONG: u32 = 12 * 1024;
 /// Positions that a lane loads together.
 const TOGETHER: usize = 2;
 /// Results that are merged together.
@@ -139,7 +141,9 @@ impl Stream<'_> {
             base: k.var(0u32),
             between: k.var(k.shl(pitch, d.together_log2)),
         };
-        let soon = k.both(self.is_set(QUANTIZED | NORMED_HEADS), k.lt(self.position(), FAR));
+        let long = k.both(self.is_set(QUANTIZED), k.gt(self.word(at::HEAD_DIM), 64));
+        let far = k.select(long, FAR_OF_LONG, FAR);
+        let soon = k.both(self.is_set(QUANTIZED | NORMED_HEADS), k.lt(self.position(), far));
         let of = |kv: CacheType| {
             k.if_else(
                 k.le(self.word(at::HEAD_DIM), 64),
