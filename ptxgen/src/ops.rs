@@ -182,8 +182,13 @@ impl Kernel {
         self.op1::<f64, f64>("rsqrt.approx.ftz.f64", a)
     }
 
-    /// `2^a` within 2 ulp; 0 where that is less than the least normal number.
+    /// `2^a` within 2 ulp.
     pub fn exp2(&self, a: impl Operand<f32>) -> Reg<f32> {
+        self.op1::<f32, f32>("ex2.approx.f32", a)
+    }
+
+    /// `2^a` within 2 ulp in one instruction: 0 where that is less than the least normal number.
+    pub fn exp2_flushed(&self, a: impl Operand<f32>) -> Reg<f32> {
         self.op1::<f32, f32>("ex2.approx.ftz.f32", a)
     }
 

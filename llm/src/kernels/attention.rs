@@ -61,7 +61,7 @@ pub(crate) struct Warp<'a> {
     scales: Option<Vec<Reg<f32>>>,
 }
 
-/// What a warp has of a head.
+/// The sums of a head in a lane.
 pub(crate) struct OfHead {
     /// Number of the head among those of the warp.
     pub head: Reg<u32>,
@@ -177,7 +177,7 @@ impl<'a> Warp<'a> {
         let top = k.max(own, k.shuffle(own, Shuffle::Xor(1)));
         let top = k.max(top, k.shuffle(top, Shuffle::Xor(2)));
         k.if_(k.any(k.gt(top, self.max)), || {
-            let shrink = k.exp2(k.sub(self.max, top));
+            let shrink = k.exp2_flushed(k.sub(self.max, top));
             k.set(self.max, top);
             let factors = self.of_two(shrink);
             for sum in self.sums.iter().chain([&self.total]) {
@@ -185,7 +185,7 @@ impl<'a> Warp<'a> {
             }
         });
         for (scores, values) in scores.iter().zip(values) {
-            let [a, b, c, d] = scores.map(|score| k.exp2(k.sub(score, self.max)));
+            let [a, b, c, d] = scores.map(|score| k.exp2_flushed(k.sub(score, self.max)));
             let weights = TileB([k.pack_f32(a, b), k.pack_f32(c, d)]);
             let ones = k.bits::<u32, F16x2>(k.var(ONES));
             k.multiply(self.total, TileA([ones; 4]), weights);
@@ -228,7 +228,7 @@ impl<'a> Warp<'a> {
         [0, 4].map(|lane| k.broadcast(of_head, k.add(first, lane)))
     }
 
-    /// What the warp has of heads 2t and 2t + 1.
+    /// The warp's sums of heads 2t and 2t + 1.
     pub fn results(&self) -> [OfHead; 2] {
         let k = self.k;
         let max = self.of_two(self.max);

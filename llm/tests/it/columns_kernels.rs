@@ -5,19 +5,12 @@
 
 use ga10b_llm::kernels::columns::fragments;
 use ga10b_llm::kernels::columns::product::{self, SIZES};
-use ga10b_llm::kernels::columns::state::{NONE, WORDS};
 use ga10b_llm::kernels::columns::vector;
 use ga10b_llm::kernels::format::Format;
 use hcq::{Buffer, LaunchConfig};
 use proptest::prelude::*;
 
-use crate::device::{Random, config, dequantized, dot, floats, formats, launch, matrix, read, upload, words};
-
-/// A state of `columns` columns, of which only those in `active` take part.
-fn state(columns: usize, active: impl Fn(usize) -> bool) -> Buffer {
-    let column = |c| if active(c) { [0, 0, c as u32, 0] } else { [0, NONE, 0, 0] };
-    words(&(0..columns).flat_map(column).collect::<Vec<u32>>())
-}
+use crate::device::{Random, config, dequantized, dot, floats, formats, launch, matrix, read, upload};
 
 /// Columns as fragments, made by the kernel that applies `silu(gate) · up`; their values in `f64`.
 fn columns(values: &[Vec<f32>], size: usize) -> Buffer {

@@ -257,7 +257,7 @@ impl Meeting {
             let total = k.var(0f32);
             let values = [(); 4].map(|()| k.var(0f32));
             for (warp, max) in (0u32..).zip(maxima) {
-                let factor = k.exp2(k.sub(max, top));
+                let factor = k.exp2_flushed(k.sub(max, top));
                 k.mad_to(total, of(self.total, warp), factor, total);
                 let line = k.at(self.values, k.scale(k.add(head, warp * together), self.dims));
                 let part = k.load_n::<4, _, _>(k.at(line, k.scale(quad, 4)), Cache::Default);
@@ -311,12 +311,12 @@ pub(crate) fn merge(target: Target) -> Kernel {
     k.for_(1u32, count, 1u32, |share: Reg<u32>| {
         k.set(top, k.max(top, k.load(k.at(partial(share), p.head_dim))));
     });
-    let factor = k.exp2(k.sub(max, top));
+    let factor = k.exp2_flushed(k.sub(max, top));
     let total = k.var(k.mul(sum, factor));
     let values: Vec<Reg<f32>> = first.into_iter().map(|v| k.var(k.mul(v, factor))).collect();
     k.for_(1u32, count, 1u32, |share: Reg<u32>| {
         let (max, sum, part) = part(share);
-        let factor = k.exp2(k.sub(max, top));
+        let factor = k.exp2_flushed(k.sub(max, top));
         k.mad_to(total, sum, factor, total);
         values.iter().zip(part).for_each(|(value, part)| k.mad_to(*value, part, factor, *value));
     });

@@ -28,7 +28,7 @@ pub(crate) fn choose(k: &Kernel, c: Choice) {
         let partner = k.xor(lane, 1 << log2);
         k.set(most, k.max(most, k.broadcast(most, partner)));
     }
-    let exponential = |score: Reg<f32>| k.exp2(k.mul(k.sub(score, most), std::f32::consts::LOG2_E));
+    let exponential = |score: Reg<f32>| k.exp2_flushed(k.mul(k.sub(score, most), std::f32::consts::LOG2_E));
     k.for_(lane, experts, 32u32, |i: Reg<u32>| k.add_to(total, exponential(score(i))));
     let total = k.warp_sum(total);
     k.for_(0u32, used, 1u32, |slot: Reg<u32>| {

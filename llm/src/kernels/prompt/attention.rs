@@ -284,7 +284,7 @@ impl<'a> Warp<'a> {
         let top = pairs().flatten().fold(max, |a, b| k.max(a, b));
         let top = k.max(top, k.shuffle(top, Shuffle::Xor(1)));
         let top = k.max(top, k.shuffle(top, Shuffle::Xor(2)));
-        let shrink = k.exp2(k.mul(k.sub(max, top), self.scale));
+        let shrink = k.exp2_flushed(k.mul(k.sub(max, top), self.scale));
         let offset = k.min(k.neg(k.mul(top, self.scale)), f32::MAX);
         k.set(max, top);
         k.set(total, k.mul(total, shrink));
@@ -294,7 +294,7 @@ impl<'a> Warp<'a> {
             }
         }
         let weight = |pair: [Reg<f32>; 2]| {
-            let [a, b] = pair.map(|score| k.exp2(k.mad(score, self.scale, offset)));
+            let [a, b] = pair.map(|score| k.exp2_flushed(k.mad(score, self.scale, offset)));
             k.add_to(total, k.add(a, b));
             k.pack_f32(a, b)
         };

@@ -132,7 +132,7 @@ pub(crate) fn merge(dims: u32) -> Kernel {
         k.for_(0u32, range.shares, 1u32, |share: Reg<u32>| {
             let partial = of(share);
             let part = k.load_with(partial, 2, Cache::Default);
-            let factor = k.exp2(k.sub(part[0], top));
+            let factor = k.exp2_flushed(k.sub(part[0], top));
             k.mad_to(total, part[1], factor, total);
             let part = k.load_with(k.at(partial.plus(2), k.scale(pair, 2)), 2, Cache::Default);
             values.iter().zip(part).for_each(|(sum, v)| k.mad_to(*sum, v, factor, *sum));

@@ -340,12 +340,12 @@ impl Stream<'_> {
     ) {
         let k = self.k;
         let higher = scores.iter().fold(sum.max, |top, score| k.max(top, *score));
-        let shrink = k.exp2(k.sub(sum.max, higher));
+        let shrink = k.exp2_flushed(k.sub(sum.max, higher));
         k.set(sum.max, higher);
         k.set(sum.weight, k.mul(sum.weight, shrink));
         sum.values.iter().for_each(|v| k.set(*v, k.mul(*v, shrink)));
         for ((row, score), there) in rows.iter().zip(scores).zip(there) {
-            let weight = k.select(there, k.exp2(k.sub(score, higher)), 0f32);
+            let weight = k.select(there, k.exp2_flushed(k.sub(score, higher)), 0f32);
             k.set(sum.weight, k.add(sum.weight, weight));
             let (weight, numbers) = self.weighted(kv, weight, &row.values);
             for (v, x) in sum.values.iter().zip(numbers) {
@@ -360,7 +360,7 @@ impl Stream<'_> {
         k.for_(lanes_log2, 5u32, 1u32, |log2: Reg<u32>| {
             let partner = self.partner(log2);
             let top = k.max(sum.max, k.broadcast(sum.max, partner));
-            let shrink = k.exp2(k.sub(sum.max, top));
+            let shrink = k.exp2_flushed(k.sub(sum.max, top));
             k.set(sum.max, top);
             for v in sum.values.iter().chain([&sum.weight]) {
                 let own = k.mul(*v, shrink);
@@ -403,12 +403,12 @@ impl Stream<'_> {
                 })
                 .collect();
             let higher = parts.iter().fold(all.max, |top, part| k.max(top, part.0));
-            let shrink = k.exp2(k.sub(all.max, higher));
+            let shrink = k.exp2_flushed(k.sub(all.max, higher));
             k.set(all.max, higher);
             k.set(all.weight, k.mul(all.weight, shrink));
             all.values.iter().for_each(|sum| k.set(*sum, k.mul(*sum, shrink)));
             for (max, weight, values) in parts {
-                let factor = k.exp2(k.sub(max, higher));
+                let factor = k.exp2_flushed(k.sub(max, higher));
                 k.mad_to(all.weight, weight, factor, all.weight);
                 all.values.iter().zip(values).for_each(|(sum, v)| k.mad_to(*sum, v, factor, *sum));
             }

@@ -159,12 +159,12 @@ impl Stream<'_> {
         }
         if !first {
             top = k.max(top, sum.max);
-            let shrink = k.exp2(k.sub(sum.max, top));
+            let shrink = k.exp2_flushed(k.sub(sum.max, top));
             [sum.weight].iter().chain(&sum.values).for_each(|v| k.set(*v, k.mul(*v, shrink)));
         }
         k.set(sum.max, top);
         for (row, score) in rows.iter().zip(scores) {
-            let weight = k.exp2(k.sub(score, top));
+            let weight = k.exp2_flushed(k.sub(score, top));
             k.set(sum.weight, k.add(sum.weight, weight));
             for (v, x) in sum.values.iter().zip(self.pairs(&row.values[..4])) {
                 k.mad_to(*v, weight, x, *v);
@@ -211,7 +211,7 @@ impl Stream<'_> {
         let weight = k.var(0f32);
         let values = [(); 4].map(|()| k.var(0f32));
         for ([max, sum], own) in parts {
-            let factor = k.exp2(k.sub(max, top));
+            let factor = k.exp2_flushed(k.sub(max, top));
             k.mad_to(weight, sum, factor, weight);
             values.iter().zip(own).for_each(|(v, x)| k.mad_to(*v, x, factor, *v));
         }
