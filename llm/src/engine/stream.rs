@@ -102,11 +102,10 @@ pub fn style(a: &Architecture) -> Style {
 /// computes all.
 pub fn lacks(c: &Config, context: usize) -> Option<&'static str> {
     let a = c.architecture;
-    if c.head_dim > LONGEST_HEAD {
-        return Some("heads of more than 128 values");
-    }
+    let long = (c.head_dim > LONGEST_HEAD, "heads of more than 128 values");
     if style(a) == Style::Plain {
-        return a.experts.then_some("mixtures of experts");
+        let all = [(a.experts, "mixtures of experts"), long];
+        return all.into_iter().find_map(|(needed, what)| needed.then_some(what));
     }
     [
         (a.scaled_embedding, "scaled embeddings"),
@@ -120,6 +119,7 @@ pub fn lacks(c: &Config, context: usize) -> Option<&'static str> {
         (a.activation == Activation::GeluGate, "gates by GELU"),
         (a.biases == Biases::All, "biases of all projections"),
         (a.experts, "mixtures of experts"),
+        long,
     ]
     .into_iter()
     .find_map(|(needed, what)| needed.then_some(what))
