@@ -50,7 +50,8 @@ pub struct Launching {
     #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = cache_type)]
     pub kv: CacheType,
 
-    /// Weights of prompts in f16: keep (2 bytes more of memory per weight of the layers but experts) or expand (in every chunk of a prompt)
+    /// Weights of prompts in f16: keep (2 bytes more of memory per weight of the layers but experts) or expand (in
+    /// every chunk of a prompt)
     /// [default: keep on a GPU with memory of its own where all takes at most half of what is free, else expand]
     #[arg(long, value_name = "HOW", value_parser = prompt_weights)]
     pub prompt_weights: Option<bool>,

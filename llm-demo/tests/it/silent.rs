@@ -17,6 +17,12 @@ fn name(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
 
+/// Writes a model with random weights.
+fn synthesize(spec: &str, seed: u64, file: &Path) {
+    let synthesis: Synthesis = spec.parse().expect("a shape");
+    synthesis.write_file(seed, file, &mut |_, _| ()).expect("a file");
+}
+
 /// The embedded model's file with other keys, and with some tensors in F32.
 fn with(path: &Path, keys: &[(&str, Value)], wide: &[&str]) {
     let gguf = &ga10b_llm::embedded::model().expect("a model").gguf;
@@ -176,8 +182,7 @@ fn an_architecture_that_the_step_kernel_lacks_is_named() {
         ("tiny-gemma2", "scaled embeddings"),
         ("tiny-mistral", "windows of positions"),
     ] {
-        let synthesis: Synthesis = format!("{shape}:q8_0").parse().expect("a shape");
-        synthesis.write_file(3, &file, &mut |_, _| ()).expect("a file");
+        synthesize(&format!("{shape}:q8_0"), 3, &file);
         let (code, out, err) = run(&["-m", name(&file), "-n", "8", "-p", "a", "--engine", "stream"]);
         assert_eq!((code, out.as_str()), (1, ""), "{err}");
         assert!(err.contains(&format!("the step kernel has no {lacks}")), "{err}");
@@ -193,8 +198,7 @@ fn the_batch_step_of_any_architecture_is_verified() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("other.gguf");
     for shape in ["tiny-olmoe", "tiny-gemma3", "tiny-smollm3"] {
-        let synthesis: Synthesis = format!("{shape}:q8_0").parse().expect("a shape");
-        synthesis.write_file(0, &file, &mut |_, _| ()).expect("a file");
+        synthesize(&format!("{shape}:q8_0"), 0, &file);
         let (code, out, err) = run(&["verify", "--batch", "-m", name(&file), "-n", "40", "-p", "a"]);
         assert_eq!(code, 0, "{out}{err}");
         assert!(out.contains("40, of a batch") && out.contains("within bounds"), "{out}");
@@ -207,8 +211,7 @@ fn the_batch_step_of_any_architecture_is_verified() {
 fn a_model_with_layer_norms_has_a_step_kernel() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("other.gguf");
-    let synthesis: Synthesis = "tiny-gpt2:q8_0".parse().expect("a shape");
-    synthesis.write_file(3, &file, &mut |_, _| ()).expect("a file");
+    synthesize("tiny-gpt2:q8_0", 3, &file);
     let args = ["verify", "-m", name(&file), "-n", "3", "-p", "a", "--engine", "stream"];
     let (code, out, err) = run(&args);
     assert_eq!(code, 0, "{out}{err}");
@@ -231,8 +234,7 @@ fn a_model_of_several_types_has_a_step_kernel() {
 fn a_prediction_needs_no_persistent_step_and_a_fit_counts_kept_weights() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("gemma.gguf");
-    let synthesis: Synthesis = "tiny-gemma2:q6_k".parse().expect("a shape");
-    synthesis.write_file(1, &file, &mut |_, _| ()).expect("written");
+    synthesize("tiny-gemma2:q6_k", 1, &file);
     let (code, _, err) = run(&["predict", "-m", name(&file), "-n", "1"]);
     assert_eq!(code, 0, "{err}");
     let fits = |how: &str| run(&["info", "-m", name(&file), "--prompt-weights", how]).1;

@@ -9,6 +9,8 @@ use ga10b_sim::sm::{CacheConfig, Config as ExecutorConfig, Counters};
 use ga10b_sim::{Sim, SimConfig};
 use hcq::{Device, DeviceOptions, Selector};
 
+use crate::device::nmse;
+
 /// Positions at which a token is counted; the cache of the last does not fit the level-2 cache.
 const POSITIONS: [usize; 3] = [2_047, 8_191, 32_767];
 /// Times that a token is counted.
@@ -110,9 +112,7 @@ fn steps_far_into_a_context_agree_with_batch_steps() {
                 (0..3).flat_map(|token| engine.step(token).unwrap()).collect::<Vec<f32>>()
             };
             let [found, wanted] = [Mode::Stream, Mode::Batch].map(logits);
-            let square = |v: f64| v * v;
-            let differs: f64 = found.iter().zip(&wanted).map(|(a, b)| square(f64::from(a - b))).sum();
-            let error = differs / wanted.iter().map(|v| square((*v).into())).sum::<f64>();
+            let error = nmse(&found, &wanted.into_iter().map(f64::from).collect::<Vec<_>>());
             eprintln!("{name} {kv:?}: NMSE {error:e}");
             let most = if kv == CacheType::Q8_0 { 2e-4 } else { 1e-5 };
             assert!(error < most, "{name} {kv:?}: NMSE {error:e}");

@@ -78,10 +78,12 @@ fn product_loops(lines: &[sass::Line]) -> BTreeSet<(usize, usize)> {
     products.map(around).collect()
 }
 
-/// Local memory has next to no cache beside a ring that takes most of the shared memory: a word may leave the registers
-/// once in hundreds of instructions, not in the loop of a tile.
+/// Accesses of local memory in the largest such loop of a kernel, of 7,796 instructions: the only one that has some.
+const SPILLED: ((&str, Arch), usize) = (("stream_q4_k", Arch::Sm87), 4);
+
+/// Local memory has next to no cache beside a ring that takes most of the shared memory.
 #[test]
-fn the_loops_of_products_keep_next_to_everything_in_registers() {
+fn the_loops_of_products_keep_everything_in_registers() {
     let archs = [(Arch::Sm87, 87), (Arch::Sm90, 90)];
     // Without quantized types there are no such products.
     let modules = VARIANTS.iter().filter(|v| v.formats.iter().any(|f| f.is_quantized())).map(|v| v.module);
@@ -94,7 +96,8 @@ fn the_loops_of_products_keep_next_to_everything_in_registers() {
                 let opcode = lines[*i].decoded.as_ref().unwrap().opcode;
                 matches!(opcode, Opcode::Ldl | Opcode::Stl)
             };
-            let (count, most) = ((start..=end).filter(local).count(), (end - start) / 300);
+            let most = if (module, arch) == SPILLED.0 && end - start > 7_000 { SPILLED.1 } else { 0 };
+            let count = (start..=end).filter(local).count();
             let pc = lines[start].pc;
             assert!(
                 count <= most,

@@ -150,7 +150,7 @@ impl Stream<'_> {
     }
 
     /// Byte offset of the scales in a cache in q8_0.
-    fn scales_at(&self) -> Multiple {
+    pub(super) fn scales_at(&self) -> Multiple {
         self.k.scale(self.k.shr(self.word(at::SCALES_AT), 5), 32)
     }
 

@@ -2,7 +2,7 @@
 //! warp takes all of these heads on the tensor cores, so that a row of the cache is read once.
 
 use half::f16;
-use ptxgen::{Cache, F16x2, Pointer, Pred, Reg, Shared, Special};
+use ptxgen::{Cache, F16x2, Global, Pointer, Pred, Reg, Shared, Special};
 
 use crate::cache::CacheType;
 use crate::kernels::attention::{PIECE, Piece, Rows, TILE, Warp};
@@ -250,15 +250,10 @@ impl Stream<'_> {
     }
 
     /// The scale of the lane's first piece of a row, whose number in the cache is `piece`, in a cache in q8_0.
-    fn scale_far(
-        &self,
-        place: &Place,
-        kv: CacheType,
-        piece: Reg<u32>,
-    ) -> Option<Pointer<ptxgen::Global, f16>> {
+    fn scale_far(&self, place: &Place, kv: CacheType, piece: Reg<u32>) -> Option<Pointer<Global, f16>> {
         let k = self.k;
         (kv == CacheType::Q8_0).then(|| {
-            let at = k.scale(k.shr(self.word(at::SCALES_AT), 5), 32);
+            let at = self.scales_at();
             k.at(scales(k, self.address(place.cache), at), k.shr(piece, 2))
         })
     }

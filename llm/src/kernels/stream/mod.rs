@@ -34,8 +34,8 @@
 //! # Attention
 //! The consumers attend; the block's other warps go on. Rows of the cache are fetched before the query arrives.
 //! The newest key and value arrive as packets with the query, in every block that needs them; one of these also
-//! writes them to the cache, for later steps. There is code for few positions (`near`), for many (`far`), and for
-//! other caches and lengths of heads (`attend`).
+//! writes them to the cache, for later steps. There is code for few positions (`near`), for many on the
+//! tensor cores (`far`), and for caches in q8_0 and norms of heads up to some positions (`attend`).
 //!
 //! # Variants
 //! Code for few types of weights is faster, and layers of another style have code of their own: see
