@@ -12,6 +12,7 @@
 #   tools/on-gpu.sh kernels          there: llm-bench, beside CUDA's and cuBLAS' figures if nvcc is there
 #   tools/on-gpu.sh bench [LLAMA]    there: llm-demo bench on models of true shapes; LLAMA is llama.cpp's llama-bench, to run beside it
 #   tools/on-gpu.sh batch [LLAMA]    there: llm-demo bench -b 1,2,4,8,16,32; LLAMA is llama.cpp's llama-batched-bench, to run beside it
+#   tools/on-gpu.sh serve [LLAMA]    there, with Python: requests per second of llm-demo serve by 1 to 64 clients; LLAMA is llama.cpp's llama-server
 #   tools/on-gpu.sh speculate        there: llm-demo speculate, text by the engine, by columns and with a draft: tokens per second, steps,
 #                                    accepted tokens; MODEL names a GGUF file instead of synthetic ones, DRAFT one of a draft model
 #   tools/on-gpu.sh predict          there: greedy tokens per second of five models at three depths, as JSON (OUT/depth-*.json), for
@@ -128,6 +129,27 @@ batch() {
         [ -z "${1:-}" ] || run "llama.cpp-batch-$name" 120 "$1" -m "$model" -npp 128 -ntg 128 -npl 1,2,4,8,16,32 -ngl 99 -fa on -c 8448
     done
 }
+# load NAME SECONDS COMMAND...: the load of tools/serve/load.py on a server, which listens on the port that the last argument is.
+load() {
+    local name=$1 seconds=$2 port=${*: -1}
+    shift 2
+    "$@" >"$out/$name-server.log" 2>&1 &
+    local server=$!
+    for _ in $(seq 120); do
+        curl -sf "http://127.0.0.1:$port/health" >/dev/null && break
+        sleep 0.5
+    done
+    run "$name" $((6 * seconds + 40)) tools/serve/load.py "http://127.0.0.1:$port" --seconds "$seconds"
+    kill "$server"
+    wait "$server"
+}
+# serve [LLAMA_SERVER]: prompts of 100 words and texts of 128 tokens; with llama.cpp's server, both one after the other.
+serve() {
+    model=${MODELS:-/tmp}/llama-3.2-1b-q6_k.gguf
+    [ -s "$model" ] || run synthesize-q6_k 120 "$bin/llm-demo" synthesize llama-3.2-1b:q6_k "$model"
+    load serve "${LOAD_SECONDS:-4}" "$bin/llm-demo" serve --device "$device" -m "$model" --parallel 32 --queue 128 --port 8181
+    [ -z "${1:-}" ] || load llama.cpp-serve "${LOAD_SECONDS:-4}" "$1" -m "$model" -np 32 -c 16384 -ngl 99 -fa on --port 8182
+}
 # speculate: what drafts gain. Synthetic models show times and that the text stays the same; acceptance is that of random weights, so name a real
 # MODEL for figures.
 speculate() {
@@ -181,11 +203,12 @@ launch) launch "${2:-}" ;;
 kernels) kernels ;;
 bench) bench "${2:-}" ;;
 batch) batch "${2:-}" ;;
+serve) serve "${2:-}" ;;
 speculate) speculate ;;
 predict) predict ;;
 tune) tune ;;
-all) suite; verify; profile; conform; launch "${2:-}"; kernels; bench "${3:-}"; batch "${3:+$(dirname "$3")/llama-batched-bench}"; speculate; predict ;;
-*) sed -n '2,22p' "$0"; exit 2 ;;
+all) suite; verify; profile; conform; launch "${2:-}"; kernels; bench "${3:-}"; batch "${3:+$(dirname "$3")/llama-batched-bench}"; serve "${3:+$(dirname "$3")/llama-server}"; speculate; predict ;;
+*) sed -n '2,23p' "$0"; exit 2 ;;
 esac
 [ ${#rows[@]} -eq 0 ] && exit 0
 printf '\n%s\n' "${rows[@]}"

@@ -120,6 +120,42 @@ impl Setup {
         Self { mode: engine, kv, prompt_weights, timed: false, tuned: !no_tuning }
     }
 
+    /// The launch mode of a step on `device`, if the model has one.
+    fn wanted(&self, device: &Device) -> Mode {
+        self.mode.unwrap_or(match device.info().backend {
+            hcq::BackendKind::Sim => Mode::Batch,
+            _ => Mode::Stream,
+        })
+    }
+
+    /// Says why steps of `model` are not launched as wanted; an error if the command line wants it.
+    fn check(&self, device: &Device, (found, context): (Mode, usize), model: &Model) -> anyhow::Result<()> {
+        let wanted = self.wanted(device);
+        if wanted == found {
+            return Ok(());
+        }
+        let what = match Engine::step_kernel_lacks(&model.config, context) {
+            Some(lacks) => {
+                let name = model.config.architecture.name;
+                format!("the step kernel has no {lacks}, which {name} models need")
+            }
+            None => format!(
+                "the step kernel does not take this model's sizes ({}, feed-forward {}) on this device: an SM's \
+                 shared memory holds a whole input vector and a ring of weights",
+                model.quantization(),
+                model.config.ff
+            ),
+        };
+        ensure!(
+            self.mode.is_none(),
+            "{what}, so --engine {} is not possible; leave it out, or use --engine {}",
+            wanted.name(),
+            found.name()
+        );
+        tracing::warn!("{what}: steps are those of batches, which are slower");
+        Ok(())
+    }
+
     /// The options of an engine for `model` on `device`, and where its shapes are from.
     pub fn options(
         &self,
@@ -127,13 +163,9 @@ impl Setup {
         model: &Model,
         context: usize,
     ) -> anyhow::Result<(EngineOptions, TuningReport)> {
-        let usual = match device.info().backend {
-            hcq::BackendKind::Sim => Mode::Batch,
-            _ => Mode::Stream,
-        };
         let in_use = shapes::find(self.tuned, device.info(), model);
         let options = EngineOptions::new(context)
-            .with_mode(self.mode.unwrap_or(usual))
+            .with_mode(self.wanted(device))
             .with_cache(self.kv)
             .with_phase_times(self.timed)
             .with_tuning(in_use.tuning);
@@ -181,28 +213,7 @@ impl Session {
         });
         bar.finish_and_clear();
         let engine = engine.context("cannot set up the engine")?;
-        let (wanted, found) = (options.mode, engine.mode());
-        if wanted != found {
-            let what = match Engine::step_kernel_lacks(&model.config, context) {
-                Some(lacks) => {
-                    let name = model.config.architecture.name;
-                    format!("the step kernel has no {lacks}, which {name} models need")
-                }
-                None => format!(
-                    "the step kernel does not take this model's sizes ({}, feed-forward {}) on this device: an SM's \
-                     shared memory holds a whole input vector and a ring of weights",
-                    model.quantization(),
-                    model.config.ff
-                ),
-            };
-            ensure!(
-                setup.mode.is_none(),
-                "{what}, so --engine {} is not possible; leave it out, or use --engine {}",
-                wanted.name(),
-                found.name()
-            );
-            tracing::warn!("{what}: steps are those of batches, which are slower");
-        }
+        setup.check(&device, (engine.mode(), context), model)?;
         Ok(Self { device, engine, context, load: begin.elapsed(), tuning })
     }
 
@@ -232,4 +243,19 @@ pub fn columns(
     });
     bar.finish_and_clear();
     columns.context("cannot set up the sequences")
+}
+
+/// [`columns`] for one sequence, whose texts have the persistent step if `setup` and the device want it and `model` has
+/// one.
+pub fn columns_of_one(
+    device: &Device,
+    setup: &Setup,
+    model: &Model,
+    options: ColumnsOptions,
+) -> anyhow::Result<Columns> {
+    let options = if setup.wanted(device) == Mode::Stream { options.with_stream() } else { options };
+    let columns = columns(device, model, options, options.pages, setup.prompt_weights)?;
+    let found = if columns.streams() { Mode::Stream } else { Mode::Batch };
+    setup.check(device, (found, options.context), model)?;
+    Ok(columns)
 }

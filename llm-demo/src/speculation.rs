@@ -4,8 +4,8 @@ use std::path::Path;
 
 use anyhow::Context;
 use ga10b_llm::speculate::{
-    Draft, DraftColumns, DraftModel, Drafts, Lookup, NoDraft, Sequence, Speculator, SpeculatorOptions,
-    Statistics, check_vocabularies,
+    Draft, DraftModel, Lookup, NoDraft, Sequence, Speculator, SpeculatorOptions, Statistics,
+    check_vocabularies,
 };
 use ga10b_llm::{ColumnsOptions, Decoder, Model};
 use hcq::Device;
@@ -43,8 +43,12 @@ impl Decoding {
         }
         let context = wanted.min(model.config.context);
         let drafting = Drafting::open(speculation, model)?;
+        // Before the model, which gets what memory is left.
+        let draft = drafting.draft(&device, setup, (1, context))?;
         let mut decoder = target(&device, setup, model, context)?;
-        decoder.set_draft(drafting.draft(&device, setup, context)?, drafting.options)?;
+        if let Some((draft, options)) = draft {
+            decoder.set_draft(draft, options)?;
+        }
         Ok(Self::Speculative(Box::new(Speculative { device, decoder, context })))
     }
 
@@ -67,13 +71,6 @@ impl Decoding {
         match self {
             Self::Engine(session) => &mut session.engine,
             Self::Speculative(own) => &mut own.decoder,
-        }
-    }
-
-    pub fn into_decoder(self) -> Box<dyn Decoder> {
-        match self {
-            Self::Engine(session) => Box::new(session.engine),
-            Self::Speculative(own) => Box::new(own.decoder),
         }
     }
 
@@ -111,38 +108,16 @@ pub fn target(
     Ok(Speculator::new(sequence, Box::new(NoDraft), SpeculatorOptions::new(0)))
 }
 
-/// The draft that the command line asks for, of `parallel` texts of `context` positions at once.
-pub fn drafts(
-    device: &Device,
-    setup: &Setup,
-    speculation: &Speculation,
-    model: &Model,
-    (parallel, context): (usize, usize),
-) -> anyhow::Result<Option<(Box<dyn Drafts>, SpeculatorOptions)>> {
-    if !speculation.is_asked() {
-        return Ok(None);
-    }
-    let Drafting { model, options } = Drafting::open(speculation, model)?;
-    let Some(model) = model else {
-        // Lookups cost nothing, so more are never slower in columns that a step has anyway.
-        return Ok(Some((Box::new(Lookup), options.fixed())));
-    };
-    if model.config.context < context {
-        tracing::warn!("the draft has {} positions: past them it proposes nothing", model.config.context);
-    }
-    tracing::info!("setting up the draft, then the model");
-    let context = context.min(model.config.context);
-    let all = ColumnsOptions::new(parallel, context).with_cache(setup.kv).with_chunks();
-    let mut columns =
-        session::columns(device, &model, all, all.pages, Some(false)).context("cannot set up the draft")?;
-    columns.record_all()?;
-    Ok(Some((Box::new(DraftColumns::new(columns)), options)))
+/// The source of proposals.
+enum Source {
+    Lookup,
+    Model(Box<Model>),
 }
 
 /// The draft that the command line asks for, before it is on a device.
 pub struct Drafting {
-    /// The draft model; `None` for prompt lookup.
-    pub model: Option<Model>,
+    /// `None` if it asks for none.
+    source: Option<Source>,
     pub options: SpeculatorOptions,
 }
 
@@ -156,15 +131,48 @@ impl Drafting {
         };
         let path = speculation.draft.as_deref();
         let named = |path: &Path| format!("cannot use the draft model {}", path.display());
-        let draft = path.map(|path| read(path).with_context(|| named(path))).transpose()?;
-        Ok(Self { model: draft, options: speculation.options() })
+        let model = path.map(|path| read(path).with_context(|| named(path))).transpose()?;
+        let source = match model {
+            Some(model) => Some(Source::Model(Box::new(model))),
+            None => speculation.lookup.then_some(Source::Lookup),
+        };
+        Ok(Self { source, options: speculation.options() })
     }
 
-    /// The draft, with a context of `context` positions or as many as its model has.
-    pub fn draft(&self, device: &Device, setup: &Setup, context: usize) -> anyhow::Result<Box<dyn Draft>> {
-        let Some(model) = &self.model else { return Ok(Box::new(Lookup)) };
+    /// The draft model, if it is one.
+    pub fn model(&self) -> Option<&Model> {
+        match self.source.as_ref()? {
+            Source::Lookup => None,
+            Source::Model(model) => Some(model),
+        }
+    }
+
+    /// The draft, if there is one, of `parallel` texts of `context` positions at once.
+    pub fn draft(
+        &self,
+        device: &Device,
+        setup: &Setup,
+        (parallel, context): (usize, usize),
+    ) -> anyhow::Result<Option<(Box<dyn Draft>, SpeculatorOptions)>> {
+        let Some(source) = &self.source else { return Ok(None) };
+        let Source::Model(model) = source else {
+            // Lookups cost nothing, so more are never slower in columns that a step has anyway.
+            let options = if parallel > 1 { self.options.fixed() } else { self.options };
+            return Ok(Some((Box::new(Lookup), options)));
+        };
+        if model.config.context < context {
+            tracing::warn!("the draft has {} positions: past them it proposes nothing", model.config.context);
+        }
+        tracing::info!("setting up the draft");
+        let context = context.min(model.config.context);
+        let options = ColumnsOptions::new(parallel, context).with_cache(setup.kv).with_chunks();
         let setup = Setup { mode: None, prompt_weights: Some(false), ..*setup };
-        let session = Session::new(device.clone(), &setup, model, context)?;
-        Ok(Box::new(DraftModel::new(Box::new(session.engine), model.config.vocab)))
+        let columns = match parallel {
+            1 => session::columns_of_one(device, &setup, model, options),
+            _ => session::columns(device, model, options, options.pages, setup.prompt_weights),
+        };
+        let mut columns = columns.context("cannot set up the draft")?;
+        columns.record_all()?;
+        Ok(Some((Box::new(DraftModel::new(columns)), self.options)))
     }
 }

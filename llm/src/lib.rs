@@ -49,7 +49,7 @@
 //! - a tensor type: [`gguf`] (its blocks), `quant` (dequantization), [`kernels::format`] and
 //!   [`kernels::pack`], or [`kernels::repack`] if another type holds its values
 //! - an architecture: [`model::architecture`] (a row of the table), `engine::memory` (the list of what a layer
-//!   computes), and its lowerings: `engine::stream`, `engine::prompt`, `engine::columns`
+//!   computes), and its lowerings: `engine::stream`, `engine::prompt`, `engine::batch`
 //! - a way to decode: a module in [`kernels`] and a lowering in [`engine`]
 //! - the cache: [`cache`] (types), [`kernels::cache`](mod@kernels::cache) (code), `engine::cache` (sizes)
 //! - more sequences: `engine::state` holds what one sequence has, `engine::memory` what all share
@@ -97,7 +97,7 @@ pub mod tuning;
 
 pub use cache::CacheType;
 pub use decoder::Decoder;
-pub use engine::{ColumnId, Columns, ColumnsOptions, Cut, Engine, EngineOptions, Footprint, Mode};
+pub use engine::{ColumnId, Columns, ColumnsOptions, Cut, Engine, EngineOptions, Footprint, Mode, Sequences};
 pub use error::{Error, Result};
 pub use generate::generate;
 pub use model::Model;

@@ -194,10 +194,10 @@ pub struct Serve {
     /// Requests that are processed at the same time, 1 to 32 [default: 8, or 1 with --draft, and with --engine,
     /// which is for 1]
     ///
-    /// From 2 on each step processes a token of every request and pieces of prompts, with a cache in pages
-    /// that they share: what prompts begin with in common is processed once. 1 processes requests one after
-    /// the other with the engine of --engine, which is faster for one alone, and what a prompt has in common
-    /// with the one before is not processed again.
+    /// Requests share a cache in pages: what prompts begin with in common is processed once. From 2 on each step
+    /// processes a token of every request and pieces of prompts. 1 processes requests one after the other by
+    /// the steps of --engine, which are faster for one alone; a text may then differ from that of --parallel 2,
+    /// because it is rounded in another way.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=32))]
     pub parallel: Option<u32>,
 

@@ -23,9 +23,8 @@ use crate::serve::listen;
 use crate::serve::metrics::Metrics;
 use crate::serve::openai::request::Defaults;
 use crate::serve::scheduler::{self, Build, Options, Processor};
-use crate::serve::serial::Serial;
 use crate::session::{self, Setup};
-use crate::speculation::{self, Decoding};
+use crate::speculation::Drafting;
 use crate::text_file::{self, Input};
 
 /// Positions of the cache by default, if the model has as many.
@@ -132,22 +131,20 @@ fn processor<'a>(
     let caches = !serve.no_prefix_cache;
     let device = session::device(&serve.common.device)?;
     let setup = Setup::of(&serve.common.launching);
-    if parallel == 1 {
-        let decoding = Decoding::new(device, &setup, &serve.speculation, model, context)?;
-        return Ok(Box::new(Serial::new(tokenizer, decoding.into_decoder(), caches)));
-    }
     // Before the model, whose pages get what memory is left.
-    let drafts = speculation::drafts(&device, &setup, &serve.speculation, model, (parallel, context))?;
+    let draft = Drafting::open(&serve.speculation, model)?.draft(&device, &setup, (parallel, context))?;
     let options = ColumnsOptions::new(parallel, context).with_cache(setup.kv).with_chunks();
-    let mut columns =
-        session::columns(&device, model, options, context.div_ceil(PAGE), setup.prompt_weights)?;
+    let mut columns = match parallel == 1 && draft.is_none() {
+        true => session::columns_of_one(&device, &setup, model, options)?,
+        false => session::columns(&device, model, options, context.div_ceil(PAGE), setup.prompt_weights)?,
+    };
     // Else the first requests wait for it.
     columns.record_all()?;
     let latency = serve.latency_ms.map(|ms| Duration::from_millis(ms.into()));
     if latency.is_some() {
         columns.record_slices()?;
     }
-    Ok(Box::new(Batch::new(tokenizer, columns, Sharing { caches, drafts, latency })))
+    Ok(Box::new(Batch::new(tokenizer, columns, Sharing { caches, draft, latency })))
 }
 
 /// Ends the server at the first signal, the program at the second one.

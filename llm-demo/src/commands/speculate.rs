@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use ga10b_llm::generate::Generation;
-use ga10b_llm::speculate::Statistics;
+use ga10b_llm::speculate::{Lookup, Statistics};
 use ga10b_llm::{Decoder, Tokenizer, generate};
 use ga10b_llm_tools::bench::{Row, WARM_UP};
 use hcq::{BackendKind, Device};
@@ -113,9 +113,11 @@ pub fn run(speculate: &Speculate) -> anyhow::Result<Outcome> {
     }
     let mut decoder = target(&device, &setup, &model, context)?;
     let mut texts = Vec::new();
-    for name in ["columns", if drafting.model.is_none() { "columns, lookup" } else { "columns, draft" }] {
+    for name in ["columns", if drafting.model().is_none() { "columns, lookup" } else { "columns, draft" }] {
         if !texts.is_empty() {
-            decoder.set_draft(drafting.draft(&device, &setup, context)?, drafting.options)?;
+            let draft = drafting.draft(&device, &setup, (1, context))?;
+            let (draft, options) = draft.unwrap_or_else(|| (Box::new(Lookup), drafting.options));
+            decoder.set_draft(draft, options)?;
         }
         plan.warm(&mut decoder)?;
         decoder.take_statistics();
@@ -131,7 +133,7 @@ pub fn run(speculate: &Speculate) -> anyhow::Result<Outcome> {
         version: env!("CARGO_PKG_VERSION"),
         device: DeviceReport::new(device.info()),
         model: ModelReport::new(&model),
-        draft: drafting.model.as_ref().map(ModelReport::new),
+        draft: drafting.model().map(ModelReport::new),
         draft_max: drafting.options.most,
         adaptive: drafting.options.adaptive,
         kv: setup.kv.name(),

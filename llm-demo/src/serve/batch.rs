@@ -1,4 +1,4 @@
-//! Several requests at once: a token of each in one step of the engine.
+//! Requests, one or several at once: a token of each in one step of the engine.
 //!
 //! [`ga10b_llm::schedule`] divides the steps among the requests. The text of a request is the same alone and
 //! beside others.
@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use ga10b_llm::schedule::{self, Finish, RequestId, Sequences};
-use ga10b_llm::speculate::{Drafts, SpeculatorOptions};
+use ga10b_llm::schedule::{self, Finish, RequestId};
+use ga10b_llm::speculate::{Draft, SpeculatorOptions};
 use ga10b_llm::tokenizer::TextStream;
-use ga10b_llm::{Error, Tokenizer};
+use ga10b_llm::{Error, Sequences, Tokenizer};
 
 use crate::serve::job::{Event, Failure, Reason, Usage};
 use crate::serve::scheduler::{Job, Processor, Queue};
@@ -21,7 +21,7 @@ pub struct Sharing {
     /// Whether what several prompts begin with is processed once.
     pub caches: bool,
     /// The draft of the texts, if they propose tokens.
-    pub drafts: Option<(Box<dyn Drafts>, SpeculatorOptions)>,
+    pub draft: Option<(Box<dyn Draft>, SpeculatorOptions)>,
     /// Time for which a chunk of a prompt holds back the texts of others; `None` for a whole chunk.
     pub latency: Option<Duration>,
 }
@@ -100,8 +100,8 @@ impl<'a, S: Sequences> Batch<'a, S> {
         let most = sequences.most_sequences();
         let scheduler = schedule::Scheduler::new(sequences, most);
         let scheduler = if sharing.caches { scheduler.with_prefix_cache() } else { scheduler };
-        let scheduler = match sharing.drafts {
-            Some((drafts, options)) => scheduler.with_drafts(drafts, options),
+        let scheduler = match sharing.draft {
+            Some((draft, options)) => scheduler.with_draft(draft, options),
             None => scheduler,
         };
         let scheduler = sharing.latency.into_iter().fold(scheduler, schedule::Scheduler::with_latency);

@@ -1,7 +1,7 @@
 //! `llm-demo serve`: an HTTP server with OpenAI's interface.
 //!
-//! [`app`] answers requests, [`scheduler`] queues them for a thread of its own, in which [`batch`] or
-//! [`serial`] generates their texts; [`job`] is all that passes between both.
+//! [`app`] answers requests, [`scheduler`] queues them for a thread of its own, in which [`batch`]
+//! generates their texts; [`job`] is all that passes between both.
 
 pub mod access;
 pub mod app;
@@ -11,7 +11,6 @@ pub mod listen;
 pub mod metrics;
 pub mod openai;
 pub mod scheduler;
-pub mod serial;
 mod stops;
 
 #[cfg(test)]

@@ -61,13 +61,14 @@ impl CacheShape {
         2 * kv.bytes(self.kv_dim)
     }
 
-    /// The rows of head `kv_head` that hold the first `positions` positions of a sequence whose pages are in
-    /// order: the first row and the number of rows in each page.
-    pub fn rows(&self, kv_head: usize, positions: usize) -> impl Iterator<Item = (u64, u64)> + use<> {
+    /// The rows of head `kv_head` that hold the first `positions` positions of a sequence with these `pages`: the
+    /// first row and the number of rows in each page.
+    pub fn rows(&self, kv_head: usize, pages: &[u32], positions: usize) -> impl Iterator<Item = (u64, u64)> {
         let kv_heads = self.kv_heads;
-        (0..pages_for(positions)).map(move |page| {
-            let (row, left) = ((page * kv_heads + kv_head) * PAGE, positions - page * PAGE);
-            (row as u64, left.min(PAGE) as u64)
+        let first = (0..positions).step_by(PAGE);
+        pages.iter().zip(first).map(move |(page, first)| {
+            let row = (*page as usize * kv_heads + kv_head) * PAGE;
+            (row as u64, (positions - first).min(PAGE) as u64)
         })
     }
 }

@@ -1,87 +1,43 @@
 //! The engine: processes tokens on a device and gives logits.
 
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use hcq::{BackendKind, Buffer, Device, Graph, Preemption, Queue};
+use hcq::{Buffer, Device, Queue};
 use tracing::trace_span;
 
 use crate::cache::CacheType;
 use crate::decoder::Decoder;
+use crate::engine::alone::{Alone, On, Wanted};
+use crate::engine::batch::Steps;
 use crate::engine::cache::pages_for;
-use crate::engine::columns::{Column, Steps};
 use crate::engine::diagnosis::{self, Suspect};
 use crate::engine::finish::Prompt;
-use crate::engine::launch::{Launch, record};
+use crate::engine::launch::Launch;
 use crate::engine::matrix::fits;
 use crate::engine::memory::DeviceModel;
 use crate::engine::options::{EngineOptions, LoadTimes, Mode};
-use crate::engine::plan::StepPlan;
 use crate::engine::programs::{Launched, Programs};
 use crate::engine::prompt::chunks::refuses;
-use crate::engine::state::State;
 use crate::engine::stream;
 use crate::engine::timed::Tracing;
 use crate::error::{Error, Result};
-use crate::kernels::sample::kernel as sample;
 use crate::model::Model;
 use crate::model::config::Config;
 use crate::sampler::Sampler;
 use crate::spans::HOST;
 
-/// A kernel that others wait for is counted against its channel from this time on (the driver's
-/// `CTXSW_TIMEOUT_PERIOD_MS`).
-const SWITCH_PATIENCE: Duration = Duration::from_millis(100);
-
-/// The result of a step that the host reads.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Wanted {
-    Logits,
-    Greedy,
-    Sampled,
-}
-
-/// The buffer with the logits of the last step or prompt.
-#[derive(Clone, Copy)]
-pub(super) enum LogitsAt {
-    /// That which the host reads, of a step in one launch.
-    Host,
-    /// That which stays on the device.
-    Device,
-    /// That of batch steps, of this column.
-    Column(usize),
-}
-
-/// A step in one launch.
-pub(super) struct Stream {
-    pub(super) plan: StepPlan,
-    pub(super) step: Graph,
-    /// With logits that stay on the device, if those of `step` do not.
-    resident: Option<Graph>,
-}
-
 /// A model on a device.
 pub struct Engine {
     pub(super) model: DeviceModel,
     pub(super) queue: Queue,
-    pub(super) state: State,
     pub(super) steps: Steps,
-    /// The launches of a batch step of one column.
-    pub(super) launches: Vec<Launch>,
-    /// The step in one launch, if there is one for the model and it is wanted.
-    pub(super) stream: Option<Stream>,
-    /// A step with logits that stay on the device, and the choice of the next token there.
-    sampled: Option<Graph>,
+    pub(super) alone: Alone,
+    /// The pages of all positions, in order.
+    pub(super) pages: Vec<u32>,
     /// For prompts; `None` if the kernels do not take the model's shape.
     pub(super) prompt: Option<Prompt>,
     pub(super) position: usize,
-    /// Whether a warning was given of steps that others wait for.
-    warned: bool,
-    /// Whether weights that are no numbers would have been noticed.
-    pub(super) probed: bool,
-    /// The token at `position` in the device's state, if it is known.
-    pub(super) next: Option<u32>,
-    pub(super) logits_at: LogitsAt,
     load_times: LoadTimes,
     /// The graphs that are replayed instead while launches are timed.
     pub(super) tracing: Option<Tracing>,
@@ -128,32 +84,9 @@ impl Engine {
         })?;
         let of_steps = Programs::new(device, tuning.kernels.clone())?;
         let mut steps = Steps::new(device, &model.config, of_steps, (1, pages))?;
-        // The pages are in order: the step in one launch computes with no others.
-        steps.write_table(0, &(0..fits(pages)?).collect::<Vec<u32>>())?;
-        let launches = steps.launches(&model, 1)?.all;
-        let streams = options.mode == Mode::Stream && stream::takes(&model);
-        let host = options.host_state.unwrap_or(streams && !device.info().unified_memory);
-        let state = State::new(device, model.config.vocab, fits(context)?, host)?;
-        let plan = match options.mode {
-            Mode::Stream => stream::plan(&model, &state, &mut programs, options.timed)?,
-            Mode::Batch => None,
-        };
-        let stream = plan.map(|plan| -> Result<Stream> {
-            let resident = plan.resident.as_ref().map(|launch| record(device, [launch])).transpose()?;
-            Ok(Stream { step: record(device, [&plan.whole])?, resident, plan })
-        });
-        let stream = stream.transpose()?;
-        let logits = match &stream {
-            Some(_) => &state.resident,
-            None => &steps.buffers().logits,
-        };
-        let choice = choice(&model, &state, logits, &mut programs, options.device_sampling)?;
-        let before: Vec<&Launch> = match &stream {
-            Some(Stream { plan, .. }) => vec![plan.resident.as_ref().unwrap_or(&plan.whole)],
-            None => launches.iter().collect(),
-        };
-        let sampled = choice.map(|choice| record(device, before.into_iter().chain([&choice])));
-        let sampled = sampled.transpose()?;
+        let pages: Vec<u32> = (0..fits(pages)?).collect();
+        steps.write_table(0, &pages)?;
+        let alone = Alone::new(&model, &mut steps, &mut programs, options)?;
         let queue = device.queue()?;
         let prompt = match refuses(&model.config) {
             None => {
@@ -166,24 +99,8 @@ impl Engine {
         };
         let weights = model.loading;
         let load_times = LoadTimes { weights, kernels: begin.elapsed().saturating_sub(weights) };
-        let probed = stream.is_none();
-        let mut engine = Self {
-            model,
-            queue,
-            state,
-            steps,
-            launches,
-            stream,
-            sampled,
-            prompt,
-            position: 0,
-            warned: false,
-            probed,
-            next: None,
-            logits_at: LogitsAt::Host,
-            load_times,
-            tracing: None,
-        };
+        let (position, tracing) = (0, None);
+        let mut engine = Self { model, queue, steps, alone, pages, prompt, position, load_times, tracing };
         engine.reset()?;
         Ok(engine)
     }
@@ -200,28 +117,17 @@ impl Engine {
 
     /// Reads the logits; `logits` becomes as long as the vocabulary.
     fn read_logits(&self, logits: &mut Vec<f32>) -> Result<()> {
-        let _read = trace_span!(target: HOST, "read the logits").entered();
         logits.resize(self.model.config.vocab, 0.0);
-        match self.logits_at {
-            LogitsAt::Host => self.state.read_logits(false, logits),
-            LogitsAt::Device => self.state.read_logits(true, logits),
-            LogitsAt::Column(column) => self.steps.read_logits(column, logits),
-        }
+        self.alone.read_logits(&self.steps, logits)
     }
 
     /// The token that the last step has chosen on the device.
     fn chosen(&mut self, wanted: Wanted) -> Result<u32> {
-        let _read = trace_span!(target: HOST, "read the token").entered();
-        let in_state = self.stream.is_some() || wanted == Wanted::Sampled;
-        let token = match in_state {
-            true => self.state.token(self.position)?,
-            false => self.steps.chosen(1)?[0].unwrap_or(0),
-        };
+        let token = self.alone.chosen(&self.steps, wanted)?;
         if token == 0 {
             // The choice among logits without any number, and among zeros.
             self.check_logits(&self.logits()?)?;
         }
-        self.next = in_state.then_some(token);
         Ok(token)
     }
 
@@ -256,7 +162,8 @@ impl Engine {
 
     /// Kernel launches of one step.
     pub fn launches_per_token(&self) -> u64 {
-        self.stream.as_ref().map_or(self.launches.len(), |stream| stream.step.launches()) as u64
+        let Alone { stream, launches, .. } = &self.alone;
+        stream.as_ref().map_or(launches.len(), |stream| stream.step.launches()) as u64
     }
 
     /// Time that setting it up took.
@@ -272,7 +179,7 @@ impl Engine {
 
     /// The launch mode of a step.
     pub fn mode(&self) -> Mode {
-        if self.stream.is_some() { Mode::Stream } else { Mode::Batch }
+        if self.alone.stream.is_some() { Mode::Stream } else { Mode::Batch }
     }
 
     /// Sets the position without processing tokens, to measure a step there. The cache up to `position` is
@@ -284,8 +191,8 @@ impl Engine {
         self.reset()?;
         self.check_room(position + 1)?;
         // Values in the cache need not be numbers.
-        self.probed = true;
-        self.state.set_position(position)?;
+        self.alone.probed = true;
+        self.alone.moved();
         self.position = position;
         Ok(())
     }
@@ -293,21 +200,21 @@ impl Engine {
     /// Takes keys and values that were written to the cache for the context `tokens`.
     pub(super) fn resume(&mut self, tokens: &[u32]) -> Result<()> {
         self.truncate(0)?;
-        self.state.set_tokens(0, tokens)?;
-        self.state.set_position(tokens.len())?;
+        self.alone.state.set_tokens(0, tokens)?;
         self.position = tokens.len();
         Ok(())
     }
 
     /// The launches of a step: phases, or those of a batch step.
     fn phases(&self) -> &[Launch] {
-        self.stream.as_ref().map_or(&self.launches, |stream| &stream.plan.phases)
+        let Alone { stream, launches, .. } = &self.alone;
+        stream.as_ref().map_or(launches, |stream| &stream.plan.phases)
     }
 
     /// The engine's parts that a diagnosis looks at.
     fn suspect(&mut self) -> Suspect<'_> {
-        let Self { model, state, steps, launches, queue, .. } = self;
-        Suspect { model, state, steps, launches, queue }
+        let Self { model, steps, queue, alone, pages, .. } = self;
+        alone.suspect(On { model, steps, queue }, pages)
     }
 
     /// Finds the reason if `logits` are not what a model gives, and resets the engine then.
@@ -320,8 +227,7 @@ impl Engine {
             Some(first) if *first == 0.0 => self.suspect().find_zeros(position)?,
             _ => Some(self.suspect().find(position)?),
         };
-        self.state.set_position(self.position)?;
-        self.next = None;
+        self.alone.moved();
         let Some(error) = error else { return Ok(()) };
         self.reset()?;
         Err(error)
@@ -343,90 +249,17 @@ impl Engine {
     fn run(&mut self, token: u32, wanted: Wanted) -> Result<()> {
         self.check_token(token)?;
         self.check_room(1)?;
-        if self.next != Some(token) {
-            self.state.set_tokens(self.position, &[token])?;
-        }
-        self.next = None;
-        if !self.probed {
+        if !self.alone.probed {
             let position = self.position;
+            self.alone.state.set_tokens(position, &[token])?;
             self.suspect().probe(token, position)?;
-            self.probed = true;
+            self.alone.probed = true;
         }
-        if self.stream.is_none() {
-            self.steps.write(&[Column { token, position: fits(self.position)?, table: 0 }])?;
-            if wanted == Wanted::Sampled {
-                // The kernel replaces the token of the next step, and none where no logit is a number.
-                self.state.set_position(self.position + 1)?;
-                self.state.set_tokens(self.position + 1, &[0])?;
-            }
-        }
-        let Self { stream, steps, sampled, tracing, model, .. } = self;
-        let resident = stream.as_ref().and_then(|stream| stream.resident.as_ref());
-        let chosen = match wanted {
-            Wanted::Logits => None,
-            Wanted::Greedy => resident,
-            Wanted::Sampled => sampled.as_ref(),
-        };
-        // A traced step leaves its logits where the host reads them.
-        let is_resident = chosen.is_some() && tracing.is_none();
-        self.logits_at = match (&stream, is_resident) {
-            (None, _) => LogitsAt::Column(0),
-            (Some(_), true) => LogitsAt::Device,
-            (Some(_), false) => LogitsAt::Host,
-        };
-        let step = match (&*tracing, chosen, &*stream) {
-            (Some(tracing), ..) => &tracing.step.graph,
-            (None, Some(chosen), _) => chosen,
-            (None, None, Some(stream)) => &stream.step,
-            (None, None, None) => steps.recorded(model, 1, true)?,
-        };
-        let point = trace_span!(target: HOST, "submit").in_scope(|| self.queue.replay(step))?;
-        let begin = Instant::now();
-        trace_span!(target: HOST, "wait").in_scope(|| point.wait(model.patience))?;
-        self.check_manners(begin.elapsed());
-        if let Some(tracing) = &mut self.tracing {
-            let timed = self.stream.as_ref().map(|stream| &stream.plan).filter(|plan| plan.timed);
-            trace_span!(target: HOST, "read the times").in_scope(|| tracing.stepped(self.position, timed))?;
-        }
+        let Self { model, steps, queue, alone, tracing, .. } = self;
+        alone.run(On { model, steps, queue }, (token, self.position), wanted, tracing)?;
         self.position += 1;
         Ok(())
     }
-
-    /// Warns once of a step that kept other programs from the GPU for so long that the driver counts it.
-    fn check_manners(&mut self, step: Duration) {
-        if step <= SWITCH_PATIENCE || self.warned || self.stream.is_none() {
-            return;
-        }
-        let device = &self.model.device;
-        if device.info().backend == BackendKind::Nvgpu && device.preemption() == Preemption::WaitForIdle {
-            self.warned = true;
-            tracing::warn!(
-                step_ms = step.as_millis(),
-                "a step is one kernel that runs to its end, and a desktop waits for it: if its channel is given \
-                 up, choose EngineOptions::mode Batch (llm-demo: --engine batch), or a profile with \
-                 preemption cilp (nvdiag bringup --bisect)"
-            );
-        }
-    }
-}
-
-/// The launch that chooses a token by `logits` on the device; `None` if none is to, or if the vocabulary is too
-/// large for the kernel there.
-fn choice(
-    model: &DeviceModel,
-    state: &State,
-    logits: &Buffer,
-    programs: &mut Programs,
-    wanted: Option<bool>,
-) -> Result<Option<Launch>> {
-    let (info, vocab) = (model.device.info(), fits(model.config.vocab)?);
-    if !wanted.unwrap_or(info.backend != BackendKind::Sim) || vocab > sample::MOST_TOKENS {
-        return Ok(None);
-    }
-    let kernel = programs.kernel(sample::NAME, sample::NAME)?;
-    let shared = u64::from(kernel.static_shared() + sample::dynamic_shared(vocab));
-    let there = shared <= info.max_shared_per_block;
-    there.then(|| state.choice(kernel, logits)).transpose()
 }
 
 impl Decoder for Engine {
@@ -448,18 +281,14 @@ impl Decoder for Engine {
     }
 
     fn step_sampled(&mut self, token: u32, sampler: &mut Sampler) -> Result<u32> {
-        if sampler.is_greedy() {
-            return self.step_greedy(token);
+        let wanted = self.alone.wanted(sampler, self.tracing.is_some())?;
+        self.run(token, wanted)?;
+        if wanted != Wanted::Logits {
+            return self.chosen(wanted);
         }
-        if self.sampled.is_none() || self.tracing.is_some() || sampler.adjusts() {
-            self.run(token, Wanted::Logits)?;
-            let logits = self.logits()?;
-            self.check_logits(&logits)?;
-            return Ok(trace_span!(target: HOST, "sample").in_scope(|| sampler.sample(&logits)));
-        }
-        self.state.set_draw(&sampler.draw())?;
-        self.run(token, Wanted::Sampled)?;
-        self.chosen(Wanted::Sampled)
+        let logits = self.logits()?;
+        self.check_logits(&logits)?;
+        Ok(trace_span!(target: HOST, "sample").in_scope(|| sampler.sample(&logits)))
     }
 
     fn prefill(&mut self, tokens: &[u32]) -> Result<Vec<f32>> {
@@ -467,7 +296,7 @@ impl Decoder for Engine {
     }
 
     fn check(&mut self) -> Result<()> {
-        if self.stream.is_none() {
+        if self.alone.stream.is_none() {
             // NaN in the cache is NaN in the logits.
             return Ok(());
         }
@@ -480,14 +309,8 @@ impl Decoder for Engine {
     }
 
     fn truncate(&mut self, count: usize) -> Result<()> {
-        let position = count.min(self.position);
-        self.state.set_position(position)?;
-        if let Some(stream) = &self.stream {
-            stream.plan.reset()?;
-        }
-        self.position = position;
-        self.next = None;
-        Ok(())
+        self.position = count.min(self.position);
+        self.alone.reset()
     }
 
     fn position(&self) -> usize {

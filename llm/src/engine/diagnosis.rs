@@ -8,7 +8,7 @@ use half::f16;
 use hcq::Queue;
 
 use crate::cache::BLOCK;
-use crate::engine::columns::{Column, Steps};
+use crate::engine::batch::{Column, Steps};
 use crate::engine::launch::{Launch, record};
 use crate::engine::layers::LayerMemory;
 use crate::engine::matrix::fits;
@@ -18,8 +18,8 @@ use crate::engine::times::layers;
 use crate::error::{Error, Result};
 use crate::kernels::columns::fragments;
 
-/// An engine whose results are in doubt. The first table of its steps has the pages in order, and the state has
-/// the tokens of the context.
+/// A sequence whose results are in doubt. The first table of the steps is its, and the state has the tokens of the
+/// context.
 pub struct Suspect<'a> {
     /// The model.
     pub model: &'a DeviceModel,
@@ -31,6 +31,8 @@ pub struct Suspect<'a> {
     pub launches: &'a [Launch],
     /// The queue.
     pub queue: &'a mut Queue,
+    /// The pages of its positions.
+    pub pages: &'a [u32],
 }
 
 impl Suspect<'_> {
@@ -40,7 +42,7 @@ impl Suspect<'_> {
         // Bad values of an earlier position in the cache spoil all later ones.
         let mut at = position;
         for layer in &self.model.layers {
-            at = scan(self.model, layer, at)?.bad.unwrap_or(at);
+            at = scan((self.model, self.pages), layer, at)?.bad.unwrap_or(at);
         }
         let found = self.trace(at)?;
         Ok(found.unwrap_or(Error::NotFinite { phase: "step", layer: None, position: at }))
@@ -52,14 +54,14 @@ impl Suspect<'_> {
     pub fn find_zeros(&mut self, position: usize) -> Result<Option<Error>> {
         let mut at = position;
         for layer in &self.model.layers {
-            at = scan(self.model, layer, at)?.zero.unwrap_or(at);
+            at = scan((self.model, self.pages), layer, at)?.zero.unwrap_or(at);
         }
         self.trace(at)
     }
 
     /// Runs the token at position `at` launch by launch until a value is no number.
     fn trace(&mut self, at: usize) -> Result<Option<Error>> {
-        let Self { model: m, steps, queue, .. } = self;
+        let Self { model: m, steps, queue, pages, .. } = self;
         let (numbers, all_fragments) = steps.buffers().vectors(&m.config);
         for vector in numbers.iter().map(|(vector, _)| *vector).chain(all_fragments.iter().copied()) {
             vector.write(0, &vec![0; vector.len() as usize])?;
@@ -82,7 +84,7 @@ impl Suspect<'_> {
             }
             if launch.role == "rotate, cache"
                 && let Some(index) = layer
-                && scan(m, &m.layers[index], at)?.bad == Some(at)
+                && scan((m, pages), &m.layers[index], at)?.bad == Some(at)
             {
                 return Ok(Some(Error::CacheRange { layer: index, position: at, kv: m.cache.kv.name() }));
             }
@@ -96,7 +98,7 @@ impl Suspect<'_> {
         let Some(last) = positions.checked_sub(1) else { return Ok(()) };
         let mut zeros = false;
         for layer in &self.model.layers {
-            let found = scan(self.model, layer, last)?;
+            let found = scan((self.model, self.pages), layer, last)?;
             if found.bad.is_some() {
                 return Err(self.find(last)?);
             }
@@ -137,15 +139,15 @@ pub fn are_plausible(logits: &[f32]) -> bool {
 
 /// Positions of a layer's cache that are not as usual.
 #[derive(Clone, Copy, Debug, Default)]
-struct Scan {
+pub struct Scan {
     /// The first one of which a key or value cannot be a number.
-    bad: Option<usize>,
+    pub bad: Option<usize>,
     /// The first one of which the key of a head is zero.
-    zero: Option<usize>,
+    pub zero: Option<usize>,
 }
 
 /// Looks at the positions up to `last`; the scales say it in q8_0.
-fn scan(m: &DeviceModel, layer: &LayerMemory, last: usize) -> Result<Scan> {
+pub fn scan((m, pages): (&DeviceModel, &[u32]), layer: &LayerMemory, last: usize) -> Result<Scan> {
     let c = &m.config;
     let (start, per_row) = match m.cache.scales_at {
         None => (0, c.head_dim),
@@ -158,7 +160,7 @@ fn scan(m: &DeviceModel, layer: &LayerMemory, last: usize) -> Result<Scan> {
         caches.into_iter().flat_map(|c| (0..m.config.kv_heads).map(move |h| (c, h)))
     {
         let mut values = Vec::new();
-        for (row, count) in m.cache.rows(head, last + 1) {
+        for (row, count) in m.cache.rows(head, pages, last + 1) {
             values.extend(cache.read_vec::<u16>(start + row * row_bytes, count as usize * per_row)?);
         }
         let first = |holds: &dyn Fn(&[f16]) -> bool| {

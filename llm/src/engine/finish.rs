@@ -5,7 +5,7 @@
 
 use hcq::Graph;
 
-use crate::engine::columns::Steps;
+use crate::engine::batch::Steps;
 use crate::engine::launch::{Launch, record};
 use crate::engine::memory::DeviceModel;
 use crate::engine::programs::Programs;

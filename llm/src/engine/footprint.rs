@@ -2,8 +2,10 @@
 
 use hcq::{Device, Info};
 
+use crate::engine::alone::Alone;
+use crate::engine::batch::Steps;
 use crate::engine::cache::{CacheShape, pages_for};
-use crate::engine::columns::{Columns, ColumnsOptions, Steps, launched};
+use crate::engine::columns::{Columns, ColumnsOptions, launched};
 use crate::engine::options::EngineOptions;
 use crate::engine::programs::{Launched, Programs};
 use crate::engine::prompt::activations::{Activations, Extent};
@@ -12,7 +14,6 @@ use crate::engine::prompt::kept::Kept;
 use crate::error::Result;
 use crate::gguf::TensorInfo;
 use crate::kernels::choices::Kernels;
-use crate::kernels::heads::LONGEST_HEAD;
 use crate::kernels::repack::stored_as;
 use crate::model::Model;
 
@@ -70,13 +71,10 @@ impl Footprint {
             true => Activations::bytes(c, extent, &options.tuning.choices, info.into())?,
             false => 0,
         };
-        // The split-K parts of attention are at most as many as there are SMs: a vector per head and share.
-        let partials = 4 * c.heads as u64 * u64::from(info.sm_count) * u64::from(LONGEST_HEAD + 32);
-        // Logits for the host, and those that stay on the device.
-        let state = 4 * (2 * c.vocab as u64 + context as u64);
+        let alone = Alone::bytes(c, context, info.sm_count);
         let rest = REST + c.layers as u64 * REST_OF_LAYER;
         let steps = Steps::bytes(c, (1, pages_for(context)), info.sm_count)?;
-        let scratch = activations + partials + state + steps + stacks + rest;
+        let scratch = activations + alone + steps + stacks + rest;
         let expanded = expanded(model, options.expanded);
         Ok(Self { weights: weights(model), expanded, cache, scratch })
     }

@@ -4,22 +4,24 @@
 //! position, so a greedy step needs nothing from the host. Weights stay quantized; logits stay on the device
 //! unless they are read.
 //!
-//! [`Engine`] is one sequence, [`Columns`] are several whose steps read the weights together. A model is copied
-//! to the device once (`memory`) and lowered to launches in three ways: `columns` (a batch step, of up to 32
-//! tokens), `prompt` (chunks of many tokens), and `stream` (one launch per step of one token, where a model has
-//! such a kernel).
+//! [`Engine`] is one sequence, [`Columns`] are several whose steps read the weights together; [`Sequences`] is what a
+//! scheduler or a draft needs of them. A model is copied to the device once (`memory`) and lowered to launches in three
+//! ways: `batch` (a step of up to 32 tokens), `prompt` (chunks of many tokens), and `stream` (one launch per step of one
+//! token, where a model has such a kernel).
 //!
 //! # Layers
 //! ```text
 //! facts      footprint occupancy prefill profile session trace  # prompts; what is known and kept of an engine
-//! engines    decode                                    # one sequence
-//! parts      diagnosis finish                          # what went wrong; from a prompt to its logits
-//! lowerings  columns prompt stream                     # from the list of a layer to launches; a batch
+//! engines    columns decode sequences                  # several sequences, one, and what others need of them
+//! parts      alone diagnosis finish                    # steps of one sequence; what went wrong; a prompt's end
+//! lowerings  batch prompt stream                       # from the list of a layer to launches
 //! memory     cache layers memory per_token state       # a model and a sequence in device memory
 //! launches   launch options plan programs timed times  # kernels, launches and their time
 //! weights    matrix order                              # matrices in device memory
 //! ```
 
+mod alone;
+mod batch;
 pub(crate) mod cache;
 mod columns;
 mod decode;
@@ -39,6 +41,7 @@ mod prefill;
 mod profile;
 pub(crate) mod programs;
 pub(crate) mod prompt;
+mod sequences;
 mod session;
 pub(crate) mod state;
 pub(crate) mod stream;
@@ -46,11 +49,13 @@ mod timed;
 mod times;
 mod trace;
 
+pub use batch::MOST_COLUMNS;
 pub use cache::PAGE;
-pub use columns::{ColumnId, Columns, ColumnsOptions, Cut, KeptPage, MOST_COLUMNS};
+pub use columns::{ColumnId, Columns, ColumnsOptions, Cut, KeptPage, Writer};
 pub use decode::Engine;
 pub use footprint::Footprint;
 pub use occupancy::{KernelUse, Residency};
 pub use options::{EngineOptions, LoadTimes, Mode};
 pub use profile::KernelStat;
+pub use sequences::Sequences;
 pub use times::{LaunchTime, PhaseParts, PhaseTime, Work};

@@ -52,10 +52,10 @@ impl Engine {
     /// Errors of loading the kernels.
     pub fn kernels(&mut self) -> Result<Vec<KernelUse>> {
         let mut uses = Vec::new();
-        if let Some(stream) = &self.stream {
+        if let Some(stream) = &self.alone.stream {
             add(&mut uses, Mode::Stream.name(), [&stream.plan.whole]);
         }
-        add(&mut uses, Mode::Batch.name(), &self.launches);
+        add(&mut uses, Mode::Batch.name(), &self.alone.launches);
         if let Some(prompt) = &mut self.prompt {
             add(&mut uses, "prompt", &prompt.chunks.full_chunk(&self.model)?);
         }

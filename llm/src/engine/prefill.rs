@@ -3,8 +3,9 @@
 use hcq::SyncPoint;
 use tracing::trace_span;
 
-use crate::engine::columns::{Column, LEAST_CHUNK, MOST_COLUMNS};
-use crate::engine::decode::{Engine, LogitsAt};
+use crate::engine::alone::LogitsAt;
+use crate::engine::batch::{Column, LEAST_CHUNK, MOST_COLUMNS};
+use crate::engine::decode::Engine;
 use crate::engine::diagnosis;
 use crate::engine::finish::Prompt;
 use crate::engine::matrix::fits;
@@ -61,7 +62,7 @@ impl Engine {
         if let Some(tracing) = &mut self.tracing {
             tracing.finished(newest);
         }
-        self.logits_at = LogitsAt::Column(0);
+        self.alone.logits_at = LogitsAt::Column(0);
         Ok(())
     }
 
@@ -88,7 +89,7 @@ impl Engine {
                 self.steps.run(&self.model, &mut self.queue, part.len(), is_last)?;
             }
             position += part.len();
-            self.logits_at = LogitsAt::Column(part.len() - 1);
+            self.alone.logits_at = LogitsAt::Column(part.len() - 1);
         }
         Ok(())
     }
@@ -96,12 +97,11 @@ impl Engine {
     /// Ends a prompt of `count` tokens with these logits.
     fn filled(&mut self, count: usize, logits: Vec<f32>) -> Result<Vec<f32>> {
         self.position += count;
-        self.state.set_position(self.position)?;
         self.check_logits(&logits)?;
         if let Some(bad) = logits.iter().find(|logit| !logit.is_finite()) {
             self.check_logits(&[*bad])?;
         }
-        self.probed = true;
+        self.alone.probed = true;
         Ok(logits)
     }
 
@@ -114,8 +114,8 @@ impl Engine {
         self.check_room(tokens.len())?;
         let (position, count) = (self.position, tokens.len());
         let _prompt = trace_span!(target: HOST, "prompt", position = position, tokens = count).entered();
-        self.state.set_tokens(position, tokens)?;
-        self.next = None;
+        self.alone.state.set_tokens(position, tokens)?;
+        self.alone.moved();
         if self.takes_chunks(count)? {
             self.prefill_chunks(tokens)?;
             let logits = self.logits()?;

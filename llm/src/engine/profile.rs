@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use hcq::Graph;
 
 use crate::decoder::Decoder;
-use crate::engine::columns::Column;
-use crate::engine::decode::{Engine, Stream};
+use crate::engine::alone::Stream;
+use crate::engine::batch::Column;
+use crate::engine::decode::Engine;
 use crate::engine::finish::Prompt;
 use crate::engine::launch::record;
 use crate::engine::matrix::fits;
@@ -77,14 +78,15 @@ impl Engine {
             }
         }
         self.reset()?;
-        self.state.set_tokens(0, &[0])?;
+        self.alone.state.set_position(0)?;
+        self.alone.state.set_tokens(0, &[0])?;
         let (mut stats, patience) = (Vec::new(), self.model.patience);
         for position in 0..steps {
-            if self.stream.is_some() {
+            if self.alone.stream.is_some() {
                 self.profile_phases(position, &mut stats)?;
             } else {
                 self.steps.write(&[Column { token: 0, position: fits(position)?, table: 0 }])?;
-                let (at, launches) = ((position, 1), &self.launches);
+                let (at, launches) = ((position, 1), &self.alone.launches);
                 add_launches(&mut stats, run_timed(&mut self.queue, launches, Work::Step, at, patience)?);
             }
         }
@@ -98,7 +100,7 @@ impl Engine {
     /// # Errors
     /// As [`Decoder::step`].
     pub fn step_by_phases(&mut self, token: u32) -> Result<Vec<f32>> {
-        let mut by_phases = match &self.stream {
+        let mut by_phases = match &self.alone.stream {
             Some(stream) => record(&self.model.device, &stream.plan.phases)?,
             None => return self.step(token),
         };
@@ -110,14 +112,14 @@ impl Engine {
 
     /// Exchanges the step in one launch, if there is one, for another.
     fn exchange_step(&mut self, step: &mut Graph) {
-        if let Some(stream) = &mut self.stream {
+        if let Some(stream) = &mut self.alone.stream {
             std::mem::swap(&mut stream.step, step);
         }
     }
 
     /// Runs a step in one launch at `position`, and adds its phases.
     fn profile_phases(&mut self, position: usize, stats: &mut Vec<KernelStat>) -> Result<()> {
-        let Some(Stream { plan, step, .. }) = &self.stream else { return Ok(()) };
+        let Some(Stream { plan, step, .. }) = &self.alone.stream else { return Ok(()) };
         let start = self.queue.timestamp()?;
         self.queue.replay(step)?;
         let end = self.queue.timestamp()?;

@@ -14,7 +14,7 @@ use crate::kernels::{columns, layers, mixture};
 /// The engine that launches a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Launched {
-    /// The engine of one sequence.
+    /// An engine with the persistent step.
     ByEngine,
     /// Columns, with or without chunks of prompts.
     ByColumns {

@@ -146,14 +146,14 @@ pub fn takes(m: &DeviceModel) -> bool {
         && phases < PHASES_PER_STEP as usize - 1
 }
 
-/// Lowers the model `m` to steps of the sequence in `state`, whose pages are in order. `None` if the kernel does not
+/// Lowers the model `m` to steps of the sequence in `state`, whose pages are listed in `pages`. `None` if the kernel does not
 /// take it or does not fit the device.
 ///
 /// # Errors
 /// The device's errors.
 pub fn plan(
     m: &DeviceModel,
-    state: &State,
+    (state, pages): (&State, &Buffer),
     programs: &mut Programs,
     timed: bool,
 ) -> Result<Option<StepPlan>> {
@@ -208,6 +208,7 @@ pub fn plan(
             tasks,
             state: &state.words,
             sync: &sync,
+            pages,
             times: timed.then_some(&times),
             first: fits(range.start)?,
             last: fits(range.end)?,

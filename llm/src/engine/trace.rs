@@ -14,9 +14,9 @@ impl Engine {
     /// The device's errors.
     pub fn start_trace(&mut self) -> Result<()> {
         let device = &self.model.device;
-        let step: Vec<&Launch> = match &self.stream {
+        let step: Vec<&Launch> = match &self.alone.stream {
             Some(stream) => vec![&stream.plan.whole],
-            None => self.launches.iter().collect(),
+            None => self.alone.launches.iter().collect(),
         };
         let finish = self.prompt.as_ref().map(|prompt| TimedGraph::new(device, &prompt.launches));
         self.tracing = Some(Tracing {

@@ -1,6 +1,6 @@
 //! Continuous batching: requests come and go while others are decoded.
 //!
-//! A [`Scheduler`] owns the sequences of an engine ([`Sequences`], which [`Columns`](crate::Columns) are) and
+//! A [`Scheduler`] owns the sequences of an engine ([`Sequences`](crate::Sequences), which [`Columns`](crate::Columns) are) and
 //! a queue of requests. Each call of [`Scheduler::step`] processes a chunk of a prompt, if one has any left,
 //! and one step: a token of every text that is being written, and pieces of prompts in the rest of the
 //! columns. Events of a request are [`Event`]s; a request that nobody waits for any more is cancelled.
@@ -13,8 +13,6 @@ mod prefixes;
 mod proposals;
 mod requests;
 mod scheduler;
-mod sequences;
 
 pub use requests::{Event, Finish, Request, RequestId};
 pub use scheduler::{Load, Scheduler};
-pub use sequences::Sequences;

@@ -2,6 +2,7 @@
 
 use crate::engine::Cut;
 use crate::schedule::requests::Job;
+use crate::speculate::Kind;
 
 /// An admitted request.
 #[derive(Debug)]
@@ -27,6 +28,11 @@ impl<I> Running<I> {
         self.left().len() == count
     }
 
+    /// Whether its prompt is in the cache.
+    pub fn is_text(&self) -> bool {
+        self.done >= self.job.prompt
+    }
+
     /// Tokens of the chunk that is next, if one is.
     pub fn chunk(&self) -> Option<usize> {
         self.cut.chunk_at(self.done)
@@ -40,8 +46,9 @@ pub(super) struct Part {
     pub number: usize,
     /// How many of those that are left.
     pub count: usize,
-    /// Tokens that may follow them.
+    /// Tokens that may follow them, and where they are from.
     pub proposed: Vec<u32>,
+    pub kind: Kind,
 }
 
 /// Tokens of a prompt that a step processes first.

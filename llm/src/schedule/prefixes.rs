@@ -1,18 +1,17 @@
 //! The prefix cache: pages of prompts and texts, found by the tokens that they begin with.
 //!
 //! A tree. A node is a page with the tokens in it and who wrote each; its children continue it, so only whole
-//! pages have any. Tokens are compared themselves, never a hash of them; a token that a chunk wrote is
-//! another one than the same token of a column or of a chunk of another length, because keys and values
-//! differ. No node begins with what is in a sibling, so what a prompt has most in common with is beside it in
+//! pages have any. Tokens are compared themselves, never a hash of them; a token is another one than the same
+//! token that others wrote ([`Writer`]), because keys and values differ. No node begins with what is in a sibling, so what a prompt has most in common with is beside it in
 //! the order of the siblings.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 
-use crate::engine::Cut;
+use crate::engine::{Cut, Writer};
 
-/// A token in the cache, and the chunk that wrote it ([`Cut::writer`]).
-type Written = (u32, Option<(usize, usize)>);
+/// A token in the cache, and who wrote it ([`Cut::writer`]).
+type Written = (u32, Writer);
 
 /// Pages `P` by what is in them, at the same place of a text.
 type Siblings<P> = BTreeMap<Vec<Written>, Node<P>>;
@@ -265,8 +264,8 @@ mod tests {
             prop_assert_eq!((taken + given_up, prefixes.len()), (prefixes.stored() as usize, 0));
         }
 
-        /// With chunks, a prompt takes what it may take from the best of the texts by itself; each is a
-        /// prompt and what was written after it.
+        /// A prompt takes what the best of the texts has in common with it, by tokens and by who wrote them; each is
+        /// a prompt and what was written after it.
         #[test]
         fn what_is_found_was_written_alike(
             texts in proptest::collection::vec((1usize..30, 0usize..12, 0usize..30), 0..8),
@@ -274,12 +273,15 @@ mod tests {
             positions in 1usize..9,
             chunk in 1usize..9,
             least in 1usize..4,
+            alone: bool,
         ) {
             // The first `same` tokens of each are the same, the others are its own.
             let tokens = |own: usize, len: usize, same: usize| -> Vec<u32> {
                 (0..len).map(|at| if at < same { 0 } else { own as u32 + 1 }).collect()
             };
-            let cut = |prompt: usize| Cut::new(prompt, positions, chunk);
+            let cut = |prompt: usize| {
+                Cut::new(prompt, positions, chunk).with_text_alone(if alone { prompt } else { usize::MAX })
+            };
             let mut prefixes = Prefixes::new(positions);
             for (own, (prompt, written, same)) in texts.iter().enumerate() {
                 store_cut(&mut prefixes, &tokens(own, prompt + written, *same), &cut(*prompt));
@@ -289,8 +291,10 @@ mod tests {
             let wanted = &wanted[..wanted.len() - 1];
             let reusable = texts.iter().enumerate().map(|(own, (others, written, same))| {
                 let other = tokens(own, others + written, *same);
-                let common = other.iter().zip(wanted).take_while(|(a, b)| a == b).count();
-                cut(prompt).reusable(&cut(*others), common)
+                let (cut, others) = (cut(prompt), cut(*others));
+                let all = other.iter().zip(wanted).enumerate();
+                let alike = all.take_while(|(at, (a, b))| a == b && cut.writer(*at) == others.writer(*at));
+                cut.boundary(alike.count())
             });
             let most = reusable.max().unwrap_or(0);
             let (pages, len) = prefixes.longest(wanted, &cut(prompt), least);

@@ -2,15 +2,15 @@
 
 use std::time::{Duration, Instant};
 
+use crate::engine::Sequences;
 use crate::error::Result;
 use crate::schedule::parts::{Part, Running};
-use crate::schedule::sequences::Sequences;
-use crate::speculate::{Drafts, Pace, SpeculatorOptions, Text};
+use crate::speculate::{Draft, Kind, Pace, Proposal, SpeculatorOptions, Text};
 
 /// A draft, and how many of its tokens are right.
 #[derive(Debug)]
 pub(super) struct Proposals {
-    drafts: Box<dyn Drafts>,
+    draft: Box<dyn Draft>,
     pace: Pace,
     /// Most tokens of a text in the last step.
     longest: usize,
@@ -20,12 +20,13 @@ pub(super) struct Proposals {
 }
 
 impl Proposals {
-    pub fn new(drafts: Box<dyn Drafts>, options: SpeculatorOptions) -> Self {
+    pub fn new(draft: Box<dyn Draft>, options: SpeculatorOptions) -> Self {
         let pace = Pace::new(options.most, options.adaptive);
-        Self { drafts, pace, longest: 0, proposed: 0, accepted: 0 }
+        Self { draft, pace, longest: 0, proposed: 0, accepted: 0 }
     }
 
-    /// Lets the texts of a step propose tokens, in columns that the step has anyway and pages that are free.
+    /// Lets the texts of a step propose tokens, in pages that are free and in columns that the step has anyway; a text
+    /// that is alone may make the step longer.
     pub fn propose<S: Sequences>(
         &mut self,
         sequences: &S,
@@ -34,7 +35,8 @@ impl Proposals {
     ) -> Result<()> {
         self.longest = 0;
         let tokens: usize = parts.iter().map(|part| part.count).sum();
-        let spare = sequences.columns_for(tokens).saturating_sub(tokens);
+        let most = if running.len() == 1 { sequences.most_columns() } else { sequences.columns_for(tokens) };
+        let spare = most.saturating_sub(tokens);
         let lengths = self.pace.next();
         if spare == 0 || lengths.are_zero() {
             return Ok(());
@@ -49,18 +51,18 @@ impl Proposals {
             let (length, written) = (own.job.tokens.len(), own.job.tokens.len() - own.job.prompt);
             // The last token that is wanted needs no more columns.
             let room = (sequences.context() - length).min(own.job.most - written - 1);
-            let most = lengths.of(self.drafts.kind()).min(room).min(spare);
-            texts.push(Text { name: own.job.id.0, tokens: &own.job.tokens, most });
+            let lengths = lengths.at_most(room.min(spare));
+            texts.push(Text { name: own.job.id.0, tokens: &own.job.tokens, lengths });
             owners.push(part);
         }
         let begin = Instant::now();
-        let proposed = self.drafts.propose(&texts, spare)?;
-        let longest = proposed.iter().map(Vec::len).max().unwrap_or_default();
+        let proposed = self.draft.propose(&texts, spare)?;
+        let longest = proposed.iter().map(|proposal| proposal.tokens.len()).max().unwrap_or_default();
         self.pace.drafted(longest, begin.elapsed().as_secs_f64());
         let (vocab, mut free) = (sequences.vocab(), sequences.free_pages().saturating_sub(needed));
-        for (part, mut tokens) in owners.into_iter().zip(proposed) {
+        for ((part, text), Proposal { mut tokens, kind }) in owners.into_iter().zip(&texts).zip(proposed) {
             let known = tokens.iter().take_while(|token| (**token as usize) < vocab).count();
-            tokens.truncate(known);
+            tokens.truncate(known.min(text.lengths.of(kind)));
             let Part { number, count, .. } = parts[part];
             let id = running[number].id;
             let pages =
@@ -69,7 +71,7 @@ impl Proposals {
                 free -= pages;
                 self.longest = self.longest.max(tokens.len());
                 self.proposed += tokens.len() as u64;
-                parts[part].proposed = tokens;
+                (parts[part].proposed, parts[part].kind) = (tokens, kind);
             }
         }
         Ok(())
@@ -81,12 +83,12 @@ impl Proposals {
     }
 
     /// A proposed token was chosen, or was not.
-    pub fn examined(&mut self, accepted: bool) {
-        self.pace.examined(self.drafts.kind(), accepted);
+    pub fn examined(&mut self, kind: Kind, accepted: bool) {
+        self.pace.examined(kind, accepted);
         self.accepted += u64::from(accepted);
     }
 
     pub fn forget(&mut self, name: u64) {
-        self.drafts.forget(name);
+        self.draft.forget(name);
     }
 }

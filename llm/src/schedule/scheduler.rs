@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 
+use crate::engine::Sequences;
 use crate::error::{Error, Result};
 use crate::sampler::Sampler;
 use crate::schedule::parts::{Choice, Chunk, Part, Running, Wanted};
 use crate::schedule::prefixes::Prefixes;
 use crate::schedule::proposals::Proposals;
 use crate::schedule::requests::{Event, Finish, Job, Request, RequestId};
-use crate::schedule::sequences::Sequences;
-use crate::speculate::{Drafts, Lookup, SpeculatorOptions};
+use crate::speculate::{Draft, Kind, Lookup, SpeculatorOptions};
 
 /// Columns of a step that prompts get at least, while there are any.
 const LEAST_FOR_PROMPTS: usize = 8;
@@ -45,7 +45,7 @@ pub struct Load {
 /// had happened. One chunk of one prompt is processed per step, or a slice of it ([`Scheduler::with_latency`]), so
 /// that texts go on between the chunks of long prompts. A common beginning of several prompts is processed once, if pages are kept
 /// ([`Scheduler::with_prefix_cache`]). Texts get several tokens from a step, if they may propose some
-/// ([`Scheduler::with_drafts`]).
+/// ([`Scheduler::with_draft`]).
 #[derive(Debug)]
 pub struct Scheduler<S: Sequences> {
     sequences: S,
@@ -94,18 +94,19 @@ impl<S: Sequences> Scheduler<S> {
         Self { prefixes: Some(Prefixes::new(self.sequences.page_positions())), ..self }
     }
 
-    /// Lets texts propose tokens in columns that a step has anyway ([`Sequences::columns_for`]). Each token is
+    /// Lets texts propose tokens in columns that a step has anyway ([`Sequences::columns_for`]), or, alone, in as many
+    /// as pay. Each token is
     /// chosen from the logits after exactly those before it: texts are the same.
     #[must_use]
-    pub fn with_drafts(self, drafts: Box<dyn Drafts>, options: SpeculatorOptions) -> Self {
-        Self { proposals: Some(Proposals::new(drafts, options)), ..self }
+    pub fn with_draft(self, draft: Box<dyn Draft>, options: SpeculatorOptions) -> Self {
+        Self { proposals: Some(Proposals::new(draft, options)), ..self }
     }
 
-    /// [`Scheduler::with_drafts`] of up to `most` tokens that followed a text's last ones before ([`Lookup`]):
+    /// [`Scheduler::with_draft`] of up to `most` tokens that followed a text's last ones before ([`Lookup`]):
     /// always as many as there are, since they cost nothing.
     #[must_use]
     pub fn with_lookup(self, most: usize) -> Self {
-        self.with_drafts(Box::new(Lookup), SpeculatorOptions::new(most).fixed())
+        self.with_draft(Box::new(Lookup), SpeculatorOptions::new(most).fixed())
     }
 
     /// Bounds the time for which a chunk of a prompt holds back the next tokens of texts: after about `latency`
@@ -200,7 +201,11 @@ impl<S: Sequences> Scheduler<S> {
         let before = self.waiting.len();
         self.waiting.retain(|job| job.id != id);
         match self.running.iter().position(|running| running.job.id == id) {
-            Some(number) => self.end(number).map(|_| true),
+            Some(number) if self.sequences.is_finite(self.running[number].id)? => {
+                self.end(number)?;
+                Ok(true)
+            }
+            Some(number) => self.drop_sequence(number).map(|_| true),
             None => Ok(self.waiting.len() < before),
         }
     }
@@ -226,6 +231,13 @@ impl<S: Sequences> Scheduler<S> {
         if parts.is_empty() {
             return Ok(events);
         }
+        if let [Part { number, count: 1, .. }] = parts[..]
+            && self.proposals.is_none()
+            && self.running[number].is_text()
+        {
+            self.step_alone(number, &mut events)?;
+            return Ok(events);
+        }
         if choices && let Some(proposals) = &mut self.proposals {
             proposals.propose(&self.sequences, &self.running, &mut parts)?;
         }
@@ -247,14 +259,54 @@ impl<S: Sequences> Scheduler<S> {
         if let Some(proposals) = &mut self.proposals {
             proposals.stepped(begin.elapsed());
         }
-        let mut finished = self.take(&parts, &greedy, &mut events)?;
+        let finished = self.take(&parts, &greedy, &mut events)?;
+        self.finish(finished)?;
+        Ok(events)
+    }
+
+    /// Processes the newest token of a text that is alone in its step.
+    fn step_alone(&mut self, number: usize, events: &mut Vec<(RequestId, Event)>) -> Result<()> {
+        let Self { sequences, running, .. } = self;
+        let own = &mut running[number];
+        let token = own.left()[0];
+        let chosen = sequences.next(own.id, token, &mut own.job.sampler)?;
+        self.last_step = 1;
+        self.advance(number, 1)?;
+        let finished = self.chosen(number, chosen, events)?;
+        self.finish(finished.into_iter().map(|finish| (number, finish)).collect())
+    }
+
+    /// Takes the next token of a request, `None` if no logit was a number. Returns whether its text ends there.
+    fn chosen(
+        &mut self,
+        number: usize,
+        token: Option<u32>,
+        events: &mut Vec<(RequestId, Event)>,
+    ) -> Result<Option<Finish>> {
+        let Self { sequences, running, .. } = self;
+        let Running { job, id, done, .. } = &mut running[number];
+        let bad = Finish::NotFinite { position: *done - 1 };
+        let (event, mut finish) = match token {
+            None => (None, Some(bad)),
+            Some(token) => job.take(token, sequences.context()),
+        };
+        if finish.is_some() && !sequences.is_finite(*id)? {
+            finish = Some(bad);
+        }
+        events.extend(event.map(|event| (job.id, event)));
+        events.extend(finish.map(|finish| (job.id, Event::Finished(finish))));
+        Ok(finish)
+    }
+
+    /// Ends the requests whose texts have ended.
+    fn finish(&mut self, mut finished: Vec<(usize, Finish)>) -> Result<()> {
         finished.sort_unstable_by_key(|(number, _)| *number);
         finished.iter().rev().try_for_each(|(number, _)| self.end(*number))?;
         if finished.iter().any(|(_, finish)| matches!(finish, Finish::NotFinite { .. })) {
             // The cache may be the cause, and it may be from another.
             self.forget();
         }
-        Ok(events)
+        Ok(())
     }
 
     /// Takes the tokens that follow what a step has processed. Returns the requests that are finished.
@@ -266,7 +318,7 @@ impl<S: Sequences> Scheduler<S> {
     ) -> Result<Vec<(usize, Finish)>> {
         let mut choices = Vec::new();
         let mut columns = 0;
-        for (part, Part { number, count, proposed }) in parts.iter().enumerate() {
+        for (part, Part { number, count, proposed, .. }) in parts.iter().enumerate() {
             let column = columns + count - 1;
             columns += count + proposed.len();
             if self.running[*number].ends_in(*count) {
@@ -280,15 +332,7 @@ impl<S: Sequences> Scheduler<S> {
             let mut next = Vec::new();
             for (choice, chosen) in choices.into_iter().zip(chosen) {
                 let Choice { part, number, column, accepted } = choice;
-                let running = &mut self.running[number];
-                let id = running.job.id;
-                let (event, finish) = match chosen {
-                    None => (None, Some(Finish::NotFinite { position: running.done - 1 })),
-                    Some(token) => running.job.take(token, self.sequences.context()),
-                };
-                events.extend(event.map(|event| (id, event)));
-                if let Some(finish) = finish {
-                    events.push((id, Event::Finished(finish)));
+                if let Some(finish) = self.chosen(number, chosen, events)? {
                     finished.push((number, finish));
                     continue;
                 }
@@ -297,7 +341,7 @@ impl<S: Sequences> Scheduler<S> {
                 };
                 let is_right = token == *proposed;
                 if let Some(proposals) = &mut self.proposals {
-                    proposals.examined(is_right);
+                    proposals.examined(parts[part].kind, is_right);
                 }
                 if is_right {
                     self.advance(number, 1)?;
@@ -515,7 +559,7 @@ impl<S: Sequences> Scheduler<S> {
         let first = texts.iter().position(|number| *number >= self.turn).unwrap_or(0);
         let in_turn: Vec<usize> = texts[first..].iter().chain(&texts[..first]).copied().collect();
         let turn = in_turn.get(for_texts).copied().unwrap_or(0);
-        let part = |number, count| Part { number, count, proposed: Vec::new() };
+        let part = |number, count| Part { number, count, proposed: Vec::new(), kind: Kind::Model };
         let mut parts: Vec<Part> =
             in_turn.into_iter().take(for_texts).map(|number| part(number, 1)).collect();
         let mut free = most - parts.len();

@@ -1,5 +1,7 @@
 //! Drafts: sources of proposed tokens.
 
+use std::fmt;
+
 use crate::error::Result;
 
 /// The source of a proposal. How many of its tokens are accepted is measured for each kind.
@@ -59,14 +61,27 @@ pub struct Proposal {
     pub kind: Kind,
 }
 
-/// Proposes how a text goes on.
-pub trait Draft {
-    /// Tokens that may follow `tokens`, which are all of the context and at least one. What is longer than
-    /// `lengths` says for its kind is cut.
+/// A text that may go on with proposed tokens.
+#[derive(Clone, Copy, Debug)]
+pub struct Text<'a> {
+    /// The same in every call, and no other text's until [`Draft::forget`].
+    pub name: u64,
+    /// All of its tokens, at least one.
+    pub tokens: &'a [u32],
+    /// Most tokens that are wanted.
+    pub lengths: Lengths,
+}
+
+/// Proposes how texts go on, one or several that are written together.
+pub trait Draft: fmt::Debug {
+    /// Tokens that may follow each of `texts`, up to `columns` for all together.
     ///
     /// # Errors
-    /// A device's errors.
-    fn propose(&mut self, tokens: &[u32], lengths: &Lengths) -> Result<Proposal>;
+    /// A device's errors. What was held of texts is forgotten then.
+    fn propose(&mut self, texts: &[Text<'_>], columns: usize) -> Result<Vec<Proposal>>;
+
+    /// Forgets a text, if it was one.
+    fn forget(&mut self, _name: u64) {}
 }
 
 /// Proposes nothing: a token per step.
@@ -74,7 +89,7 @@ pub trait Draft {
 pub struct NoDraft;
 
 impl Draft for NoDraft {
-    fn propose(&mut self, _: &[u32], _: &Lengths) -> Result<Proposal> {
-        Ok(Proposal { tokens: Vec::new(), kind: Kind::Model })
+    fn propose(&mut self, texts: &[Text<'_>], _: usize) -> Result<Vec<Proposal>> {
+        Ok(texts.iter().map(|_| Proposal { tokens: Vec::new(), kind: Kind::Model }).collect())
     }
 }

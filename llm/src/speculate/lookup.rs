@@ -3,7 +3,7 @@
 //! It pays for texts that repeat their prompt or themselves: summaries, answers with quotations, edited code.
 
 use crate::error::Result;
-use crate::speculate::draft::{Draft, Kind, Lengths, Proposal};
+use crate::speculate::draft::{Draft, Kind, Lengths, Proposal, Text};
 
 /// Most tokens that are compared.
 const LONGEST: usize = 3;
@@ -31,18 +31,31 @@ fn longest_match(tokens: &[u32]) -> Option<(usize, usize)> {
     best
 }
 
+/// The proposal for a text.
+fn continuation(tokens: &[u32], lengths: &Lengths) -> Proposal {
+    let Some((end, length)) = longest_match(tokens) else {
+        return Proposal { tokens: Vec::new(), kind: Kind::MatchOfOne };
+    };
+    let kind = match length {
+        1 => Kind::MatchOfOne,
+        2 => Kind::MatchOfTwo,
+        _ => Kind::MatchOfThree,
+    };
+    let repetition = tokens[end..].iter().cycle();
+    Proposal { tokens: repetition.take(lengths.of(kind)).copied().collect(), kind }
+}
+
 impl Draft for Lookup {
-    fn propose(&mut self, tokens: &[u32], lengths: &Lengths) -> Result<Proposal> {
-        let Some((end, length)) = longest_match(tokens) else {
-            return Ok(Proposal { tokens: Vec::new(), kind: Kind::MatchOfOne });
-        };
-        let kind = match length {
-            1 => Kind::MatchOfOne,
-            2 => Kind::MatchOfTwo,
-            _ => Kind::MatchOfThree,
-        };
-        let repetition = tokens[end..].iter().cycle();
-        Ok(Proposal { tokens: repetition.take(lengths.of(kind)).copied().collect(), kind })
+    /// Each text gets an equal part of the columns, and of those that the texts before it left.
+    fn propose(&mut self, texts: &[Text<'_>], mut columns: usize) -> Result<Vec<Proposal>> {
+        let mut all = Vec::new();
+        for (number, text) in texts.iter().enumerate() {
+            let share = columns.div_ceil(texts.len() - number);
+            let proposal = continuation(text.tokens, &text.lengths.at_most(share));
+            columns -= proposal.tokens.len();
+            all.push(proposal);
+        }
+        Ok(all)
     }
 }
 
@@ -51,7 +64,7 @@ mod tests {
     use super::*;
 
     fn proposal(tokens: &[u32], most: usize) -> (Vec<u32>, Kind) {
-        let Proposal { tokens, kind } = Lookup.propose(tokens, &Lengths::all(most)).expect("no device");
+        let Proposal { tokens, kind } = continuation(tokens, &Lengths::all(most));
         (tokens, kind)
     }
 

@@ -6,8 +6,7 @@
 //! [`Decoder`](crate::Decoder): as long as its caller goes on with the tokens that were proposed, their
 //! logits are there; else the target forgets them.
 //!
-//! Texts that a [`Scheduler`](crate::Scheduler) writes together take what [`Drafts`] propose, which [`Lookup`] and
-//! [`DraftColumns`] are.
+//! Texts that a [`Scheduler`](crate::Scheduler) writes together take what the same drafts propose.
 //!
 //! Every token is chosen from the target's logits after exactly the tokens before it, so a draft changes how
 //! long a text takes and nothing else. That holds bit by bit for a target whose logits do not depend on the
@@ -31,9 +30,7 @@
 //! # Ok::<(), ga10b_llm::Error>(())
 //! ```
 
-mod columns;
 mod draft;
-mod drafts;
 mod lookup;
 mod model;
 mod pace;
@@ -41,9 +38,7 @@ mod speculator;
 mod target;
 mod vocabulary;
 
-pub use columns::DraftColumns;
-pub use draft::{Draft, Kind, Lengths, NoDraft, Proposal};
-pub use drafts::{Drafts, Text};
+pub use draft::{Draft, Kind, Lengths, NoDraft, Proposal, Text};
 pub use lookup::Lookup;
 pub use model::DraftModel;
 pub(crate) use pace::Pace;

@@ -1,85 +1,159 @@
 //! A draft that is a model.
 
+use std::collections::HashMap;
 use std::fmt;
 
-use crate::decoder::Decoder;
+use crate::engine::Columns;
+use crate::engine::Sequences;
 use crate::error::{Error, Result};
-use crate::speculate::draft::{Draft, Kind, Lengths, Proposal};
-
-/// So many tokens are processed one at a time without copies of their logits; more as a prompt.
-const FEW: usize = 8;
+use crate::sampler::{Sampler, SamplerOptions};
+use crate::speculate::draft::{Draft, Kind, Proposal, Text};
 
 /// Proposes the most likely tokens of a model, usually a smaller one of the same vocabulary
-/// ([`check_vocabularies`](crate::speculate::check_vocabularies)).
-pub struct DraftModel {
-    decoder: Box<dyn Decoder>,
-    vocab: usize,
-    /// The tokens in the decoder's context.
-    held: Vec<u32>,
+/// ([`check_vocabularies`](crate::speculate::check_vocabularies)), for all texts in each of its steps.
+#[derive(Debug)]
+pub struct DraftModel<S: Sequences = Columns> {
+    sequences: S,
+    /// The sequence of each text.
+    held: HashMap<u64, Held<S::Id>>,
 }
 
-impl fmt::Debug for DraftModel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "DraftModel({} of {} positions)", self.held.len(), self.decoder.context())
+/// A sequence and its tokens.
+#[derive(Debug)]
+struct Held<I> {
+    id: I,
+    tokens: Vec<u32>,
+}
+
+/// A text that the draft goes on with.
+#[derive(Debug)]
+struct Open<I> {
+    /// Number among the texts.
+    number: usize,
+    name: u64,
+    id: I,
+    /// The token that is processed next.
+    last: u32,
+    most: usize,
+}
+
+impl<S: Sequences> DraftModel<S> {
+    /// A draft of `sequences`, which nothing else uses and which has as many sequences as there are texts at a
+    /// time; of one text the persistent step is fastest ([`ColumnsOptions::stream`](crate::ColumnsOptions::stream)). Past its context, for lack of pages and after tokens that it does not have it proposes nothing.
+    pub fn new(sequences: S) -> Self {
+        Self { sequences, held: HashMap::new() }
+    }
+
+    /// Processes what is new of each text but its last token, and returns the texts that it can go on with.
+    fn follow(&mut self, texts: &[Text<'_>]) -> Result<Vec<Open<S::Id>>> {
+        let (vocab, context) = (self.sequences.vocab(), self.sequences.context());
+        // Pages that the texts before will take.
+        let mut reserved = 0;
+        let (mut open, mut work) = (Vec::new(), Vec::new());
+        for (number, Text { name, tokens, lengths }) in texts.iter().enumerate() {
+            // The last proposed token is not processed.
+            let most = lengths.of(Kind::Model).min((context + 1).saturating_sub(tokens.len()));
+            let Some((last, before)) = tokens.split_last() else { continue };
+            if most == 0 || tokens.iter().any(|token| *token as usize >= vocab) {
+                continue;
+            }
+            let id = match self.held.get(name) {
+                Some(held) => held.id,
+                None => {
+                    let id = self.sequences.admit_with(&[], 0)?;
+                    self.held.insert(*name, Held { id, tokens: Vec::new() });
+                    id
+                }
+            };
+            let Some(held) = self.held.get_mut(name) else { continue };
+            let shared = held.tokens.iter().zip(before).take_while(|(a, b)| a == b).count();
+            if shared < held.tokens.len() {
+                held.tokens.truncate(shared);
+                self.sequences.truncate(id, shared)?;
+            }
+            let needed = self.sequences.pages_needed(id, before.len() - shared + most)?;
+            if needed + reserved > self.sequences.free_pages() {
+                continue;
+            }
+            if shared == 0 {
+                let cut = self.sequences.cut(tokens.len())?;
+                while let Some(count) = cut.chunk_at(held.tokens.len()) {
+                    let chunk = &before[held.tokens.len()..][..count];
+                    self.sequences.chunk(id, chunk, None)?;
+                    held.tokens.extend(chunk);
+                }
+            }
+            let rest = &before[held.tokens.len()..];
+            reserved += self.sequences.pages_needed(id, rest.len() + most)?;
+            work.extend(rest.iter().map(|token| (id, *token)));
+            held.tokens.extend(rest);
+            open.push(Open { number, name: *name, id, last: *last, most });
+        }
+        // A step of one token may be a persistent one.
+        match work.len() {
+            1 => self.step(&work).map(drop)?,
+            _ => work.chunks(self.sequences.most_columns()).try_for_each(|work| self.sequences.fill(work))?,
+        }
+        Ok(open)
+    }
+
+    /// The most likely token after each of `work`.
+    fn step(&mut self, work: &[(S::Id, u32)]) -> Result<Vec<Option<u32>>> {
+        match *work {
+            [(id, token)] => {
+                let greedy = &mut Sampler::new(SamplerOptions::GREEDY);
+                Ok(vec![self.sequences.next(id, token, greedy)?])
+            }
+            _ => self.sequences.step(work),
+        }
+    }
+
+    /// The proposals for `texts`, a token of each in a step.
+    fn continued(&mut self, texts: &[Text<'_>], mut columns: usize) -> Result<Vec<Vec<u32>>> {
+        let mut proposed = vec![Vec::new(); texts.len()];
+        let mut open = self.follow(texts)?;
+        loop {
+            open.retain(|text| proposed[text.number].len() < text.most);
+            open.truncate(columns.min(self.sequences.most_columns()));
+            if open.is_empty() {
+                return Ok(proposed);
+            }
+            let work: Vec<(S::Id, u32)> = open.iter().map(|text| (text.id, text.last)).collect();
+            let greedy = self.step(&work)?;
+            columns -= open.len();
+            for (text, next) in open.iter_mut().zip(greedy) {
+                if let Some(held) = self.held.get_mut(&text.name) {
+                    held.tokens.push(text.last);
+                }
+                match next {
+                    Some(token) => {
+                        proposed[text.number].push(token);
+                        text.last = token;
+                    }
+                    None => text.most = 0,
+                }
+            }
+        }
     }
 }
 
-impl DraftModel {
-    /// A draft of `decoder`, which has an empty context and a vocabulary of `vocab` tokens. Past its context
-    /// and after tokens that it does not have it proposes nothing.
-    pub fn new(decoder: Box<dyn Decoder>, vocab: usize) -> Self {
-        Self { decoder, vocab, held: Vec::new() }
-    }
-
-    /// Processes the rest of `tokens`, and proposes `most` tokens.
-    fn continued(&mut self, tokens: &[u32], most: usize) -> Result<Vec<u32>> {
-        let shared = self.held.iter().zip(tokens).take_while(|(a, b)| a == b).count();
-        // The last token gives the first proposal.
-        let shared = shared.min(tokens.len() - 1);
-        if shared < self.held.len() {
-            self.held.truncate(shared);
-            self.decoder.truncate(shared)?;
-        }
-        let (mut rest, mut proposed) = (&tokens[shared..], Vec::new());
-        if rest.len() > FEW {
-            let (before, last) = rest.split_at(rest.len() - 1);
-            self.decoder.prefill(before)?;
-            self.held.extend(before);
-            rest = last;
-        }
-        let mut next = 0;
-        for token in rest {
-            next = self.decoder.step_greedy(*token)?;
-            self.held.push(*token);
-        }
-        proposed.push(next);
-        while proposed.len() < most {
-            let token = next;
-            next = self.decoder.step_greedy(token)?;
-            self.held.push(token);
-            proposed.push(next);
-        }
-        Ok(proposed)
-    }
-}
-
-impl Draft for DraftModel {
-    fn propose(&mut self, tokens: &[u32], lengths: &Lengths) -> Result<Proposal> {
-        // The last proposed token is not processed.
-        let room = (self.decoder.context() + 1).saturating_sub(tokens.len());
-        let most = lengths.of(Kind::Model).min(room);
-        let nothing = Proposal { tokens: Vec::new(), kind: Kind::Model };
-        if most == 0 || tokens.iter().any(|token| *token as usize >= self.vocab) {
-            return Ok(nothing);
-        }
-        match self.continued(tokens, most) {
-            Ok(tokens) => Ok(Proposal { tokens, ..nothing }),
+impl<S: Sequences + fmt::Debug> Draft for DraftModel<S> {
+    fn propose(&mut self, texts: &[Text<'_>], columns: usize) -> Result<Vec<Proposal>> {
+        match self.continued(texts, columns) {
+            Ok(all) => Ok(all.into_iter().map(|tokens| Proposal { tokens, kind: Kind::Model }).collect()),
             Err(error) => {
                 // How much of it was processed is not known. The first error is reported.
-                self.held.clear();
-                let _ = self.decoder.reset();
+                let names: Vec<u64> = self.held.keys().copied().collect();
+                names.into_iter().for_each(|name| self.forget(name));
                 Err(Error::Draft { source: Box::new(error) })
             }
+        }
+    }
+
+    fn forget(&mut self, name: u64) {
+        if let Some(held) = self.held.remove(&name) {
+            // It fails for a sequence that has ended.
+            let _ = self.sequences.release(held.id);
         }
     }
 }

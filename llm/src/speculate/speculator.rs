@@ -6,7 +6,7 @@ use std::time::Instant;
 use crate::decoder::Decoder;
 use crate::error::{Error, Result};
 use crate::sampler::Sampler;
-use crate::speculate::draft::{Draft, Kind, Proposal};
+use crate::speculate::draft::{Draft, Kind, Text};
 use crate::speculate::pace::Pace;
 use crate::speculate::target::Target;
 
@@ -167,7 +167,10 @@ impl<T: Target> Speculator<T> {
         let (mut proposed, mut kind) = (Vec::new(), Kind::Model);
         if !lengths.are_zero() {
             let begin = Instant::now();
-            Proposal { tokens: proposed, kind } = self.draft.propose(&self.tokens, &lengths)?;
+            let text = Text { name: 0, tokens: &self.tokens, lengths };
+            if let Some(first) = self.draft.propose(&[text], self.target.most_columns() - 1)?.pop() {
+                (proposed, kind) = (first.tokens, first.kind);
+            }
             let seconds = begin.elapsed().as_secs_f64();
             let known = proposed.iter().take_while(|token| (**token as usize) < vocab).count();
             proposed.truncate(known.min(lengths.of(kind)));

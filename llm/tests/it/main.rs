@@ -4,6 +4,7 @@ mod architectures;
 mod chat;
 mod checked;
 mod columns;
+mod columns_alone;
 mod columns_kernels;
 mod columns_prompts;
 mod columns_vectors;

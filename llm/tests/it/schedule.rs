@@ -6,17 +6,22 @@ use std::time::Duration;
 
 use ga10b_llm::engine::PAGE;
 use ga10b_llm::sampler::Penalties;
-use ga10b_llm::schedule::{Event, Finish, Request, RequestId, Scheduler, Sequences};
-use ga10b_llm::speculate::{DraftColumns, Drafts, SpeculatorOptions, Text};
-use ga10b_llm::{Columns, ColumnsOptions, Error, Sampler, SamplerOptions};
+use ga10b_llm::schedule::{Event, Finish, Request, RequestId, Scheduler};
+use ga10b_llm::speculate::{Draft, DraftModel, Lengths, SpeculatorOptions, Text};
+use ga10b_llm::{Columns, ColumnsOptions, Error, Sampler, SamplerOptions, Sequences};
 use proptest::prelude::*;
 
 use crate::craft::Craft;
 use crate::open::device;
-use crate::schedule_model::{Guess, Model, VOCAB, cached, logits_of};
+use crate::schedule_model::{Guess, Model, VOCAB, alone, cached, logits_of};
 
 /// The text of a request that is alone, and why it ends, as far as only the request and the context decide.
-fn wanted(request: &Request, (page, least): (usize, Option<usize>), context: usize) -> (Vec<u32>, Finish) {
+fn wanted(
+    request: &Request,
+    (page, least): (usize, Option<usize>),
+    is_alone: bool,
+    context: usize,
+) -> (Vec<u32>, Finish) {
     let mut sampler = request.sampler.clone();
     sampler.begin(&request.prompt);
     let mut text = cached(&request.prompt, page, least);
@@ -30,7 +35,7 @@ fn wanted(request: &Request, (page, least): (usize, Option<usize>), context: usi
             return (written, Finish::End);
         }
         written.push(token);
-        text.push(token);
+        text.push(if is_alone { alone(token) } else { token });
         if written.len() == request.most {
             return (written, Finish::Count);
         }
@@ -86,17 +91,21 @@ proptest! {
         page in prop_oneof![Just(4usize), Just(16)],
         least in proptest::option::of(1usize..17),
         context in 20usize..120,
-        most in 1usize..40,
+        most in prop_oneof![Just(1usize), 1usize..40],
         lookup in 0usize..9,
-        (caches, slices, guesses) in any::<(bool, bool, bool)>(),
+        (caches, slices, guesses, is_alone) in any::<(bool, bool, bool, bool)>(),
         ops in proptest::collection::vec(op(), 1..40),
     ) {
-        let model = Model { pages, page, least, context, most, ..Model::default() };
+        // Where a text is always alone, its steps may write other keys and values than others.
+        let is_alone = is_alone && most == 1;
+        let model = Model { pages, page, least, alone: is_alone, context, most, ..Model::default() };
         let guess = Guess::default();
         let held = Rc::clone(&guess.held);
-        let scheduler = match guesses {
-            true => Scheduler::new(model, 8).with_drafts(Box::new(guess), SpeculatorOptions::new(lookup).fixed()),
-            false => Scheduler::new(model, 8).with_lookup(lookup),
+        let options = SpeculatorOptions::new(lookup).fixed();
+        let scheduler = match Scheduler::new(model, 8) {
+            scheduler if is_alone => scheduler,
+            scheduler if guesses => scheduler.with_draft(Box::new(guess), options),
+            scheduler => scheduler.with_lookup(lookup),
         };
         let scheduler = if caches { scheduler.with_prefix_cache() } else { scheduler };
         let mut scheduler = if slices { scheduler.with_latency(Duration::ZERO) } else { scheduler };
@@ -166,7 +175,7 @@ proptest! {
         scheduler.forget();
         prop_assert_eq!(scheduler.sequences().free_pages(), pages, "pages are lost");
         for (id, (text, finish)) in &found {
-            let (whole, last) = wanted(&requests[id], (page, least), context);
+            let (whole, last) = wanted(&requests[id], (page, least), is_alone, context);
             match finish {
                 // All pages together hold less than the context.
                 Some(Finish::Context) if last != Finish::Context || text.len() < whole.len() => {
@@ -301,8 +310,8 @@ fn requests_on_columns_get_the_texts_that_they_get_alone() {
         if let Some(draft) = draft {
             // Of less context than the texts, and with pages for two of them.
             let options = ColumnsOptions::new(6, 200).with_pages(2).with_chunks();
-            let draft = Box::new(DraftColumns::new(Columns::new(&device(), draft, &options).unwrap()));
-            scheduler = scheduler.with_drafts(draft, SpeculatorOptions::new(3).fixed());
+            let draft = Box::new(DraftModel::new(Columns::new(&device(), draft, &options).unwrap()));
+            scheduler = scheduler.with_draft(draft, SpeculatorOptions::new(3).fixed());
         }
         let ids: Vec<RequestId> =
             requests.iter().map(|seed| scheduler.submit(request(*seed)).unwrap()).collect();
@@ -369,18 +378,19 @@ fn what_prompts_begin_with_is_processed_once() {
 fn a_draft_proposes_for_the_texts_that_it_has_pages_for() {
     let model = Craft::new("tiny-llama:q6_k").model().unwrap();
     let options = ColumnsOptions::new(4, PAGE).with_pages(2);
-    let mut draft = DraftColumns::new(Columns::new(&device(), &model, &options).unwrap());
+    let mut draft = DraftModel::new(Columns::new(&device(), &model, &options).unwrap());
     let tokens = [[1, 7], [2, 9], [3, 5], [4, 8]];
     let texts: Vec<Text<'_>> =
-        (0u64..).zip(&tokens).map(|(name, tokens)| Text { name, tokens, most: 3 }).collect();
-    let lengths = |draft: &mut DraftColumns| -> Vec<usize> {
-        draft.propose(&texts, 30).unwrap().iter().map(Vec::len).collect()
+        (0u64..).zip(&tokens).map(|(name, tokens)| Text { name, tokens, lengths: Lengths::all(3) }).collect();
+    let lengths = |draft: &mut DraftModel| -> Vec<usize> {
+        draft.propose(&texts, 30).unwrap().iter().map(|proposal| proposal.tokens.len()).collect()
     };
     assert_eq!(lengths(&mut draft), [3, 3, 0, 0]);
     assert_eq!(lengths(&mut draft), [3, 3, 0, 0], "the same again");
     draft.forget(0);
     draft.forget(1);
     let texts = &texts[1..];
-    let found: Vec<usize> = draft.propose(texts, 4).unwrap().iter().map(Vec::len).collect();
+    let found = draft.propose(texts, 4).unwrap();
+    let found: Vec<usize> = found.iter().map(|proposal| proposal.tokens.len()).collect();
     assert_eq!(found, [2, 2, 0], "four columns for two texts");
 }

@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-use ga10b_llm::schedule::Sequences;
-use ga10b_llm::speculate::{self, Drafts, Kind};
-use ga10b_llm::{Cut, Error, Result};
+use ga10b_llm::speculate::{self, Draft, Kind, Proposal};
+use ga10b_llm::{Cut, Error, Result, Sampler, Sequences};
 
 pub(crate) const VOCAB: u32 = 64;
 
@@ -15,7 +14,7 @@ pub(crate) const VOCAB: u32 = 64;
 pub(crate) type Page = Rc<RefCell<Vec<u32>>>;
 
 /// A sequence, and its pages.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Text {
     pub(crate) tokens: Vec<u32>,
     pub(crate) pages: Vec<Page>,
@@ -26,12 +25,14 @@ pub(crate) struct Text {
 pub(crate) struct Handle(usize);
 
 /// Sequences whose next token is a number that all their tokens decide.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Model {
     pub(crate) pages: usize,
     pub(crate) page: usize,
     /// Tokens after whole pages that are a chunk; `None` if there are no chunks.
     pub(crate) least: Option<usize>,
+    /// Whether a text has steps of its own.
+    pub(crate) alone: bool,
     pub(crate) context: usize,
     pub(crate) most: usize,
     pub(crate) next: u32,
@@ -52,8 +53,13 @@ pub(crate) fn in_chunk(token: u32, (first, count): (usize, usize)) -> u32 {
     token | (first as u32 + 1) << 8 | (count as u32) << 20
 }
 
+/// A token in the cache that a step of a text that is alone wrote.
+pub(crate) fn alone(token: u32) -> u32 {
+    token | 1 << 31
+}
+
 /// The division of a prompt.
-pub(crate) fn cut(tokens: usize, page: usize, least: Option<usize>) -> Cut {
+fn cut(tokens: usize, page: usize, least: Option<usize>) -> Cut {
     least.map_or(Cut::NONE, |least| Cut::new(tokens, page, least))
 }
 
@@ -218,8 +224,14 @@ impl Sequences for Model {
         Ok(self.logits[column].clone())
     }
 
+    fn next(&mut self, id: u32, token: u32, sampler: &mut Sampler) -> Result<Option<u32>> {
+        self.step(&[(id, if self.alone { alone(token) } else { token })])?;
+        Ok(Some(sampler.sample(&self.logits[0])))
+    }
+
     fn cut(&mut self, tokens: usize) -> Result<Cut> {
-        Ok(cut(tokens, self.page, self.least))
+        let cut = cut(tokens, self.page, self.least);
+        Ok(if self.alone { cut.with_text_alone(tokens) } else { cut })
     }
 
     /// With a time, in three slices.
@@ -246,22 +258,18 @@ pub(crate) struct Guess {
     pub(crate) held: Rc<RefCell<BTreeSet<u64>>>,
 }
 
-impl Drafts for Guess {
-    fn kind(&self) -> Kind {
-        Kind::Model
-    }
-
-    fn propose(&mut self, texts: &[speculate::Text<'_>], mut columns: usize) -> Result<Vec<Vec<u32>>> {
+impl Draft for Guess {
+    fn propose(&mut self, texts: &[speculate::Text<'_>], mut columns: usize) -> Result<Vec<Proposal>> {
         let mut all = vec![];
         for text in texts {
             self.held.borrow_mut().insert(text.name);
             let mut tokens = text.tokens.to_vec();
-            for _ in 0..text.most.min(columns) {
+            for _ in 0..text.lengths.of(Kind::Model).min(columns) {
                 let nonsense = text.name % 3 == 2;
                 tokens.push(if nonsense { tokens.len() as u32 * 3 } else { best(&logits_of(&tokens)) });
             }
             columns -= tokens.len() - text.tokens.len();
-            all.push(tokens.split_off(text.tokens.len()));
+            all.push(Proposal { tokens: tokens.split_off(text.tokens.len()), kind: Kind::Model });
         }
         Ok(all)
     }

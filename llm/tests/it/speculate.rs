@@ -10,16 +10,17 @@ use ga10b_llm::gguf::{Array, Value};
 use ga10b_llm::sampler::Penalties;
 use ga10b_llm::speculate::{
     Draft, DraftModel, Kind, Lengths, Lookup, NoDraft, Proposal, Sequence, Speculator, SpeculatorOptions,
-    Target, check_vocabularies,
+    Target, Text, check_vocabularies,
 };
 use ga10b_llm::{
-    CacheType, Columns, ColumnsOptions, Decoder, Engine, EngineOptions, Error, Mode, Model, Result, Sampler,
-    SamplerOptions, Tokenizer, generate,
+    CacheType, Columns, ColumnsOptions, Decoder, Error, Model, Result, Sampler, SamplerOptions, Tokenizer,
+    generate,
 };
 use proptest::prelude::*;
 
 use crate::craft::Craft;
 use crate::open::device;
+use crate::schedule_model;
 
 const VOCAB: u32 = 24;
 
@@ -149,19 +150,20 @@ struct Answer {
 }
 
 /// Gives one answer after the other.
+#[derive(Debug)]
 struct Scripted(std::vec::IntoIter<Answer>);
 
 impl Draft for Scripted {
-    fn propose(&mut self, tokens: &[u32], _: &Lengths) -> Result<Proposal> {
+    fn propose(&mut self, texts: &[Text<'_>], columns: usize) -> Result<Vec<Proposal>> {
         let Some(Answer { right, then, kind, fails }) = self.0.next() else {
-            return NoDraft.propose(tokens, &Lengths::all(1));
+            return NoDraft.propose(texts, columns);
         };
         if fails {
             return Err(Error::EmptyPrompt);
         }
-        let mut proposed = continuation(tokens, right);
-        proposed.extend(then);
-        Ok(Proposal { tokens: proposed, kind })
+        let mut tokens = continuation(texts[0].tokens, right);
+        tokens.extend(then);
+        Ok(vec![Proposal { tokens, kind }])
     }
 }
 
@@ -312,27 +314,30 @@ proptest! {
     #[test]
     fn a_draft_model_follows_the_text(
         context in 4usize..60,
+        forgets in 1usize..9,
         edits in proptest::collection::vec(
-            (0usize..50, proptest::collection::vec(0..VOCAB + 1, 1..20), 0usize..9),
+            (0usize..50, proptest::collection::vec(0..schedule_model::VOCAB + 1, 1..20), 0usize..9),
             1..20,
         ),
     ) {
-        let mut draft = DraftModel::new(Box::new(Plain { tokens: vec![], context }), VOCAB as usize);
+        let sequences = schedule_model::Model { pages: 15, page: 4, context, most: 1, ..Default::default() };
+        let mut draft = DraftModel::new(sequences);
         let mut tokens: Vec<u32> = vec![];
         for (kept, new, most) in edits {
+            if new.len() == forgets {
+                draft.forget(0);
+            }
             tokens.truncate(kept);
             tokens.extend(new);
-            match draft.propose(&tokens, &Lengths::all(most)) {
-                Ok(proposal) => {
-                    let unknown = tokens.iter().any(|token| *token >= VOCAB);
-                    let room = if unknown { 0 } else { (context + 1).saturating_sub(tokens.len()) };
-                    prop_assert_eq!(proposal.tokens, continuation(&tokens, most.min(room)));
-                }
-                Err(Error::Draft { source }) => {
-                    prop_assert!(matches!(*source, Error::NotFinite { .. }), "{}", source)
-                }
-                Err(error) => prop_assert!(false, "{}", error),
+            let text = Text { name: 0, tokens: &tokens, lengths: Lengths::all(most) };
+            let found = draft.propose(&[text], 30).unwrap();
+            let unknown = tokens.iter().any(|token| *token >= schedule_model::VOCAB);
+            let room = if unknown { 0 } else { (context + 1).saturating_sub(tokens.len()) };
+            let mut wanted = tokens.clone();
+            for _ in 0..most.min(room) {
+                wanted.push(schedule_model::best(&schedule_model::logits_of(&wanted)));
             }
+            prop_assert_eq!(&found[0].tokens, &wanted[tokens.len()..]);
         }
     }
 }
@@ -360,6 +365,7 @@ fn text(decoder: &mut dyn Decoder, prompt: &[u32], count: usize, mut sampler: Sa
 }
 
 /// Knows the text after a prompt, and proposes it with a wrong token at one place.
+#[derive(Debug)]
 struct Oracle {
     prompt: usize,
     text: Vec<u32>,
@@ -367,11 +373,12 @@ struct Oracle {
 }
 
 impl Draft for Oracle {
-    fn propose(&mut self, tokens: &[u32], lengths: &Lengths) -> Result<Proposal> {
+    fn propose(&mut self, texts: &[Text<'_>], _: usize) -> Result<Vec<Proposal>> {
         let kind = Kind::Model;
+        let [Text { tokens, lengths, .. }] = texts else { panic!("{texts:?}") };
         let right = self.text.iter().skip(tokens.len() - self.prompt).take(lengths.of(kind));
         let wrong = |(i, token): (usize, &u32)| if i == self.wrong { (token + 1) % 1024 } else { *token };
-        Ok(Proposal { tokens: right.enumerate().map(wrong).collect(), kind })
+        Ok(vec![Proposal { tokens: right.enumerate().map(wrong).collect(), kind }])
     }
 }
 
@@ -512,11 +519,10 @@ fn drafts_give_the_text_that_is_written_without_them() {
     assert!(lookup.accepted > 0 && lookup.steps < 39, "{lookup:?}");
     assert_eq!(run(Box::new(Lookup), SpeculatorOptions::new(MOST)).0, wanted);
 
-    // The model itself, with a context that the text leaves: another engine, which rounds in another way.
+    // The model itself, with a context that the text leaves, and the persistent step, which rounds in another way.
     let draft = || {
-        let options = EngineOptions::new(prompt.len() + 30).with_mode(Mode::Batch);
-        let engine = Engine::new(&device(), &target, &options).unwrap();
-        Box::new(DraftModel::new(Box::new(engine), target.config.vocab))
+        let options = ColumnsOptions::new(1, prompt.len() + 30).with_stream();
+        Box::new(DraftModel::new(Columns::new(&device(), &target, &options).unwrap()))
     };
     let (found, own) = run(draft(), fixed);
     assert_eq!(found, wanted);

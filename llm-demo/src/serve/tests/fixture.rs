@@ -10,11 +10,10 @@ use std::time::{Duration, Instant};
 use ga10b_llm::chat::Template;
 use ga10b_llm::engine::{KeptPage, PAGE};
 use ga10b_llm::sampler::Penalties;
-use ga10b_llm::schedule::Sequences;
 use ga10b_llm::{
-    ColumnId, Columns, ColumnsOptions, Decoder, Error, Reference, Result, SamplerOptions, Tokenizer, embedded,
+    ColumnId, Columns, ColumnsOptions, Error, Result, SamplerOptions, Sequences, Tokenizer, embedded,
 };
-use hcq::{Device, Selector};
+use hcq::{Args, Device, LaunchConfig, Selector};
 use serde_json::Value;
 use tokio::runtime;
 use tokio::sync::watch;
@@ -26,22 +25,23 @@ use crate::serve::listen;
 use crate::serve::metrics::Metrics;
 use crate::serve::openai::request::Defaults;
 use crate::serve::scheduler::{self, Build, Options};
-use crate::serve::serial::Serial;
-use crate::serve::tests::device::fault;
+
+/// `vadd_f32`.
+const VADD: &[u8] = include_bytes!("../../../../hcq/tests/data/01_vecadd.sm_87.cubin");
 
 /// Deadline of anything here.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The decoder's behaviour beside decoding.
+/// The engine's behaviour beside decoding.
 #[derive(Debug)]
 pub struct Plan {
     /// Milliseconds that a step takes longer.
     pub delay: AtomicU64,
     /// Steps until the device fails; negative for never.
     pub fail_in: AtomicI64,
-    /// Steps until a kernel faults on the device of the batch engine; negative for never.
+    /// Steps until a kernel faults on the device; negative for never.
     pub fault_in: AtomicI64,
-    /// Steps until the decoder panics; negative for never.
+    /// Steps until the engine panics; negative for never.
     pub panic_in: AtomicI64,
     /// Whether it cannot be set up.
     pub broken: AtomicBool,
@@ -49,7 +49,7 @@ pub struct Plan {
     pub builds: AtomicU64,
     /// Steps in all.
     pub steps: AtomicU64,
-    /// A token after which no logit of the batch engine is a number; negative for none.
+    /// A token after which no logit is a number; negative for none.
     pub poison: AtomicI64,
 }
 
@@ -81,10 +81,16 @@ impl Plan {
     }
 }
 
-/// The CPU reference, which fails as planned.
-struct Faulty<'a> {
-    inner: Reference<'a>,
-    plan: Arc<Plan>,
+/// Runs a kernel that reads where nothing is mapped.
+fn fault(device: &Device) -> Result<()> {
+    let kernel = device.load(VADD)?.kernel("vadd_f32")?;
+    let nowhere = 0x5_0000_0000;
+    let args = Args::new().u64(nowhere).u64(nowhere).u64(nowhere).u32(32);
+    let mut queue = device.queue()?;
+    // SAFETY: nothing is mapped there, so the software GPU stops the kernel.
+    unsafe { queue.launch(&kernel, LaunchConfig::new(1, 32), &args)? };
+    queue.submit()?.wait(Duration::from_secs(60))?;
+    Ok(())
 }
 
 fn device_error() -> Error {
@@ -93,25 +99,6 @@ fn device_error() -> Error {
         value: 7,
         expected: "8",
     }))
-}
-
-impl Decoder for Faulty<'_> {
-    fn step(&mut self, token: u32) -> Result<Vec<f32>> {
-        self.plan.step()?;
-        self.inner.step(token)
-    }
-
-    fn truncate(&mut self, count: usize) -> Result<()> {
-        self.inner.truncate(count)
-    }
-
-    fn position(&self) -> usize {
-        self.inner.position()
-    }
-
-    fn context(&self) -> usize {
-        self.inner.context()
-    }
 }
 
 /// Columns, which fail as planned.
@@ -200,7 +187,6 @@ impl Sequences for FaultyColumns {
 /// Differences of a server from the usual one.
 pub struct Setup {
     pub context: usize,
-    /// 1 on the CPU reference, more on the batch engine of the software ga10b.
     pub parallel: usize,
     pub waiting: usize,
     pub limits: Limits,
@@ -285,15 +271,10 @@ impl Server {
                 at.builds.fetch_add(1, Ordering::SeqCst);
                 anyhow::ensure!(!at.broken.load(Ordering::SeqCst), "the GPU has fallen off the bus");
                 let plan = Arc::clone(&at);
-                if parallel > 1 {
-                    let device = Device::open(Selector::Sim)?;
-                    let options = ColumnsOptions::new(parallel, context);
-                    let inner = Columns::new(&device, model, &options)?;
-                    let sharing = Sharing { caches, ..Sharing::default() };
-                    return Ok(Box::new(Batch::new(words, FaultyColumns { device, inner, plan }, sharing)));
-                }
-                let inner = Reference::new(model, context)?;
-                Ok(Box::new(Serial::new(words, Box::new(Faulty { inner, plan }), caches)))
+                let device = Device::open(Selector::Sim)?;
+                let inner = Columns::new(&device, model, &ColumnsOptions::new(parallel, context))?;
+                let sharing = Sharing { caches, ..Sharing::default() };
+                Ok(Box::new(Batch::new(words, FaultyColumns { device, inner, plan }, sharing)))
             });
             let options = Options { waiting, retry: Duration::from_millis(50) };
             let (scheduler, worker) = scheduler::new(options, counts, build);

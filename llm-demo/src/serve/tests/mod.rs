@@ -2,7 +2,6 @@
 
 mod answers;
 mod batch;
-mod device;
 mod failures;
 mod fields;
 mod fixture;

@@ -42,5 +42,8 @@ pub fn chunk_bytes(c: &Config, options: &ColumnsOptions, chip: Chip) -> Result<u
 
 /// The engine whose kernels are launched.
 pub fn launched(options: &ColumnsOptions) -> Launched {
-    Launched::ByColumns { chunks: options.chunks }
+    match options.stream {
+        true => Launched::ByEngine,
+        false => Launched::ByColumns { chunks: options.chunks },
+    }
 }

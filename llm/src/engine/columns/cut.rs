@@ -4,7 +4,24 @@
 //! on where the chunk begins and on its length. So that a text depends on its request alone, which tokens are
 //! in which chunk follows from the prompt's length: every whole page is a chunk, and so is what follows if it
 //! is long enough; the rest, and the last token always, are columns. A page that was a whole chunk has the
-//! keys and values that its tokens and those before it have in every prompt: it can be shared.
+//! keys and values that its tokens and those before it have in every prompt: it can be shared. The tokens of a text
+//! that has steps of its own ([`Columns::next`](crate::Columns::next)) round otherwise too.
+
+/// The kernels that write a position's keys and values. What they write depends on the tokens and on this alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Writer {
+    /// Those of batch steps.
+    Columns,
+    /// Those of prompts, in a chunk.
+    Chunk {
+        /// Its first position.
+        begin: usize,
+        /// Its positions.
+        len: usize,
+    },
+    /// Those of steps of a text that is alone.
+    Alone,
+}
 
 /// The division of a prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,18 +32,26 @@ pub struct Cut {
     pages: usize,
     /// Tokens of the chunk after them.
     rest: usize,
+    /// From this position on tokens are those of a text that has steps of its own.
+    alone: usize,
 }
 
 impl Cut {
     /// No chunks.
-    pub const NONE: Self = Self { page: 1, pages: 0, rest: 0 };
+    pub const NONE: Self = Self { page: 1, pages: 0, rest: 0, alone: usize::MAX };
 
     /// Of a prompt of `tokens` tokens, with pages of `page` positions; what follows the whole pages is a
     /// chunk if it has at least `least` tokens beside the last.
     pub fn new(tokens: usize, page: usize, least: usize) -> Self {
         let before_last = tokens.saturating_sub(1);
         let rest = before_last % page;
-        Self { page, pages: before_last - rest, rest: if rest >= least { rest } else { 0 } }
+        Self { page, pages: before_last - rest, rest: if rest >= least { rest } else { 0 }, ..Self::NONE }
+    }
+
+    /// The same of a prompt whose text, which begins at position `from`, has steps of its own.
+    #[must_use]
+    pub fn with_text_alone(self, from: usize) -> Self {
+        Self { alone: from, ..self }
     }
 
     /// Tokens in whole pages that are chunks. Their keys and values are those of every prompt that begins
@@ -48,29 +73,25 @@ impl Cut {
         self.in_chunks().checked_sub(done).filter(|left| *left > 0)
     }
 
-    /// The chunk that writes a position, its first position and its length; `None` for a column. Sequences that
-    /// agree in their tokens up to a position, and in who writes each of these, have the same keys and values.
-    pub fn writer(&self, position: usize) -> Option<(usize, usize)> {
+    /// The writer of a position. Sequences that agree in their tokens up to a position, and in who writes each of
+    /// these, have the same keys and values.
+    pub fn writer(&self, position: usize) -> Writer {
         if position < self.pages {
-            return Some((position - position % self.page, self.page));
+            return Writer::Chunk { begin: position - position % self.page, len: self.page };
         }
-        (position < self.in_chunks()).then_some((self.pages, self.rest))
+        match position < self.in_chunks() {
+            true => Writer::Chunk { begin: self.pages, len: self.rest },
+            false if position < self.alone => Writer::Columns,
+            false => Writer::Alone,
+        }
     }
 
     /// The most tokens up to `len` after which the prompt can go on: a chunk is processed as a whole.
     pub fn boundary(&self, len: usize) -> usize {
-        self.writer(len).map_or(len, |(begin, _)| begin)
-    }
-
-    /// The number of its first `common` tokens that a prompt may take from a sequence whose prompt was
-    /// divided like `other` and which begins with the same `common` tokens: their keys and values then are
-    /// those that the prompt itself would write, and the next token begins a chunk or is not in one.
-    pub fn reusable(&self, other: &Self, common: usize) -> usize {
-        if self == other && common >= self.in_chunks() {
-            return common;
+        match self.writer(len) {
+            Writer::Chunk { begin, .. } => begin,
+            Writer::Columns | Writer::Alone => len,
         }
-        let whole = common.min(self.pages).min(other.pages);
-        whole - whole % self.page
     }
 }
 
@@ -80,14 +101,15 @@ mod tests {
 
     use super::*;
 
-    /// The chunk that writes each of the first `len` positions, of those processed one after the other.
-    fn writers(cut: &Cut, len: usize) -> Vec<Option<(usize, usize)>> {
+    /// The writer of each of the first `len` positions of a text that begins at `from`, of those processed one after
+    /// the other.
+    fn writers(cut: &Cut, from: usize, len: usize) -> Vec<Writer> {
         let mut all = Vec::new();
         while all.len() < len {
-            let done = all.len();
-            match cut.chunk_at(done) {
-                Some(chunk) => all.extend(vec![Some((done, chunk)); chunk]),
-                None => all.push(None),
+            let begin = all.len();
+            match cut.chunk_at(begin) {
+                Some(len) => all.extend(vec![Writer::Chunk { begin, len }; len]),
+                None => all.push(if begin < from { Writer::Columns } else { Writer::Alone }),
             }
         }
         all
@@ -108,40 +130,42 @@ mod tests {
         );
         assert_eq!(cut(0).in_chunks(), 0);
         assert_eq!(Cut::NONE.chunk_at(0), None);
-        assert_eq!(Cut::NONE.reusable(&Cut::NONE, 77), 77);
     }
 
     proptest! {
-        /// Positions taken from another sequence equal those that the prompt itself would have written, and
-        /// the rest of the prompt is divided as it would have been.
+        /// The writer of a position is that which a prompt has when it is processed; a prompt goes on after what it has in
+        /// common with another, by tokens and by who wrote them, and not within a chunk.
         #[test]
-        fn what_is_reused_was_written_alike(
+        fn writers_are_those_of_a_prompt_that_is_processed(
             (own, other) in (1usize..200, 1usize..200),
             common in 0usize..200,
-            page in 1usize..40,
-            least in 1usize..20,
+            (page, least) in (1usize..40, 1usize..20),
+            alone: bool,
         ) {
-            let (cut, others) = (Cut::new(own, page, least), Cut::new(other, page, least));
-            let common = common.min(own - 1);
-            let reused = cut.reusable(&others, common);
-            prop_assert!(reused <= common);
+            let of = |len: usize| {
+                let (cut, from) = (Cut::new(len, page, least), if alone { len } else { usize::MAX });
+                (cut.with_text_alone(from), writers(&cut, from, 400))
+            };
+            let ((cut, all), (_, of_other)) = (of(own), of(other));
             prop_assert!(cut.in_chunks() < own, "the last token is a column");
-            let (all, of_other) = (writers(&cut, 400), writers(&others, 400));
-            prop_assert_eq!(&all[..reused], &of_other[..reused]);
-            prop_assert!(all[reused].is_none_or(|(begin, _)| begin == reused), "goes on within a chunk");
-            // No less than what both wrote alike, as far as the prompt can go on there.
-            let alike = (0..common).take_while(|at| all[*at] == of_other[*at]).count();
-            prop_assert_eq!(reused, cut.boundary(alike));
             let written: Vec<_> = (0..400).map(|at| cut.writer(at)).collect();
-            prop_assert_eq!(all, written);
+            prop_assert_eq!(&all, &written);
+            let alike = (0..common.min(own - 1)).take_while(|at| all[*at] == of_other[*at]).count();
+            let reused = cut.boundary(alike);
+            let goes_on = match all[reused] {
+                Writer::Chunk { begin, .. } => begin == reused,
+                Writer::Columns | Writer::Alone => true,
+            };
+            prop_assert!(reused <= alike && goes_on);
+            prop_assert!(alike - reused < page);
         }
 
         /// Prompts that share a beginning share its whole pages but the last token's.
         #[test]
         fn whole_pages_are_shared((own, other) in (1usize..2000, 1usize..2000), common in 0usize..2000) {
-            let (cut, others) = (Cut::new(own, 256, 33), Cut::new(other, 256, 33));
+            let [cut, others] = [own, other].map(|len| Cut::new(len, 256, 33));
             let common = common.min(own - 1).min(other - 1);
-            prop_assert!(cut.reusable(&others, common) >= common / 256 * 256);
+            prop_assert!((0..common / 256 * 256).all(|at| cut.writer(at) == others.writer(at)));
         }
     }
 }

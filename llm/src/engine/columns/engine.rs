@@ -4,12 +4,13 @@ use std::fmt;
 
 use hcq::{Device, Queue};
 
+use crate::engine::alone::Alone;
+use crate::engine::batch::Launches;
+use crate::engine::batch::{Column, MOST_COLUMNS, Steps};
 use crate::engine::cache::{CacheShape, PAGE, pages_for};
 use crate::engine::columns::chunks::{chunk_bytes, chunks, launched};
-use crate::engine::columns::lower::Launches;
 use crate::engine::columns::options::ColumnsOptions;
 use crate::engine::columns::pages::{PageCopy, Pages, Table};
-use crate::engine::columns::steps::{Column, MOST_COLUMNS, Steps};
 use crate::engine::matrix::fits;
 use crate::engine::memory::DeviceModel;
 use crate::engine::programs::Programs;
@@ -83,6 +84,8 @@ pub struct Columns {
     pub(super) with_logits: usize,
     /// The chunk of which some slices have been processed.
     pub(super) begun: Option<Begun>,
+    /// The persistent step of a text that is alone, if it is wanted and there is one for the model.
+    pub(super) alone: Option<Alone>,
 }
 
 impl fmt::Debug for Columns {
@@ -123,7 +126,11 @@ impl Columns {
             progress(done, total);
         })?;
         let tables = (options.sequences, pages_for(options.context));
-        let steps = Steps::new(device, &model.config, programs, tables)?;
+        let mut steps = Steps::new(device, &model.config, programs, tables)?;
+        let alone = match options.stream {
+            true => Alone::persistent(&model, &mut steps)?,
+            false => None,
+        };
         let chunks = chunks(&model, &options, steps.tables())?;
         Ok(Self {
             queue: device.queue()?,
@@ -133,6 +140,7 @@ impl Columns {
             slots: (0..options.sequences).map(|_| Slot::default()).collect(),
             with_logits: 0,
             begun: None,
+            alone,
             model,
             options,
         })
@@ -148,7 +156,8 @@ impl Columns {
         let tables = (options.sequences, pages_for(options.context));
         let info = device.info();
         let chunks = chunk_bytes(c, &options, info.into())?;
-        Ok((cache, Steps::bytes(c, tables, info.sm_count)? + chunks))
+        let alone = if options.stream { Alone::bytes(c, options.context, info.sm_count) } else { 0 };
+        Ok((cache, Steps::bytes(c, tables, info.sm_count)? + chunks + alone))
     }
 
     /// Begins a sequence.
@@ -346,13 +355,18 @@ impl Columns {
                 }
             };
             let position = self.table(*id)?.len + counts[own].1;
-            columns.push(Column { token: *token, position: fits(position)?, table: id.slot });
+            columns.push(self.column(*id, *token, position)?);
             counts[own].1 += 1;
         }
         let tokens: Vec<u32> = work.iter().map(|(_, token)| *token).collect();
         self.check(&counts, &tokens)?;
         self.extend(&counts)?;
         self.steps.write(&columns)
+    }
+
+    /// A token of a sequence in a step.
+    pub(super) fn column(&self, id: ColumnId, token: u32, position: usize) -> Result<Column> {
+        Ok(Column { token, position: fits(position)?, table: id.slot })
     }
 
     /// The launches of a step of up to `columns` columns.
@@ -407,7 +421,7 @@ impl Columns {
         Ok(self.queue.submit()?.wait(self.model.patience)?)
     }
 
-    fn advance(&mut self, work: &[(ColumnId, u32)]) {
+    pub(super) fn advance(&mut self, work: &[(ColumnId, u32)]) {
         for (id, _) in work {
             if let Some(table) = &mut self.slots[id.slot as usize].table {
                 table.len += 1;

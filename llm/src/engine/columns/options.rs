@@ -17,22 +17,32 @@ pub struct ColumnsOptions {
     /// Whether prompts are processed in chunks where the model's shape allows it ([`Columns::cut`](crate::engine::Columns::cut)): faster,
     /// but what a sequence's logits are then also depends on the length of its prompt.
     pub chunks: bool,
+    /// Whether the tokens of a text are decoded by the persistent step ([`Columns::next`](crate::engine::Columns::next)),
+    /// if there is one sequence and the model has such a kernel: faster, but what a text's logits are then also
+    /// depends on where its prompt ends.
+    pub stream: bool,
     /// Whether chunks keep the weights that they expand to f16, for 2 bytes of memory each: faster.
     pub expanded: bool,
 }
 
 impl ColumnsOptions {
     /// `sequences` sequences of up to `context` positions, with a page of a cache in f16 for each position,
-    /// and no chunks.
+    /// no chunks and no persistent step.
     pub fn new(sequences: usize, context: usize) -> Self {
         let pages = sequences.saturating_mul(pages_for(context));
-        Self { pages, sequences, context, kv: CacheType::F16, chunks: false, expanded: false }
+        Self { pages, sequences, context, kv: CacheType::F16, chunks: false, stream: false, expanded: false }
     }
 
     /// Lets prompts be processed in chunks.
     #[must_use]
     pub fn with_chunks(self) -> Self {
         Self { chunks: true, ..self }
+    }
+
+    /// Lets the tokens of a text be decoded by the persistent step.
+    #[must_use]
+    pub fn with_stream(self) -> Self {
+        Self { stream: true, ..self }
     }
 
     /// Sets whether chunks keep expanded weights.
@@ -56,6 +66,7 @@ impl ColumnsOptions {
     /// The options with what they cannot do without: at least one of each, and no more context than pages.
     pub(super) fn checked(&self) -> Self {
         let (pages, sequences) = (self.pages.max(1), self.sequences.max(1));
-        Self { pages, sequences, context: self.context.clamp(1, pages * PAGE), ..*self }
+        let (context, stream) = (self.context.clamp(1, pages * PAGE), self.stream && sequences == 1);
+        Self { pages, sequences, context, stream, ..*self }
     }
 }

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use crate::engine::batch::{LEAST_CHUNK, MOST_COLUMNS};
 use crate::engine::cache::{PAGE, pages_for};
 use crate::engine::columns::cut::Cut;
 use crate::engine::columns::engine::{Begun, ColumnId, Columns};
-use crate::engine::columns::steps::{LEAST_CHUNK, MOST_COLUMNS};
 use crate::engine::prompt::chunks::{Place, Slices};
 use crate::error::{Error, Result};
 
@@ -17,7 +17,8 @@ impl Columns {
     /// The device's errors: the first call measures whether f16 holds the activations of every prompt.
     pub fn cut(&mut self, tokens: usize) -> Result<Cut> {
         let cut = Cut::new(tokens, PAGE, LEAST_CHUNK);
-        Ok(if cut.in_chunks() > 0 && self.takes_chunks()? { cut } else { Cut::NONE })
+        let cut = if cut.in_chunks() > 0 && self.takes_chunks()? { cut } else { Cut::NONE };
+        Ok(if self.streams() { cut.with_text_alone(tokens) } else { cut })
     }
 
     /// Processes the next tokens of a sequence as one chunk, at most [`PAGE`], without logits, or what

@@ -258,17 +258,21 @@ impl Stream<'_> {
         let stride = k.shl(w.warps, slots_log2);
         let start = k.add(s.begin, k.shl(w.own, slots_log2));
         let end = k.min(s.end, self.position());
-        let fetch_all = |tile: Reg<u32>, to: &[Row; TOGETHER]| {
-            let mut position = k.add(tile, slot);
-            for row in to {
-                let there = k.lt(position, end);
-                self.fetch_both(&caches, there, rows.of(k, position), row);
-                position = k.add(position, stride);
+        let positions = |tile: Reg<u32>| -> [Reg<u32>; TOGETHER] {
+            let first = k.add(tile, slot);
+            std::array::from_fn(|i| k.mad(stride, i as u32, first))
+        };
+        // Asked for before what is computed meanwhile.
+        let places = |tile: Reg<u32>| positions(tile).map(|position| self.row_of(position, self.position()));
+        let fetch_all = |tile: Reg<u32>, places: [Reg<u32>; TOGETHER], to: &[Row; TOGETHER]| {
+            for ((position, place), row) in positions(tile).into_iter().zip(places).zip(to) {
+                self.fetch_both(&caches, k.lt(position, end), rows.of(k, place), row);
             }
         };
         let stride_all = k.mul(stride, TOGETHER as u32);
-        fetch_all(start, &now);
-        fetch_all(k.add(start, stride_all), &next);
+        fetch_all(start, places(start), &now);
+        let second = k.add(start, stride_all);
+        fetch_all(second, places(second), &next);
         let place = |first_row: Reg<u32>, head: Reg<u32>| {
             let value = k.add(k.mad(head, head_dim, first_row), dims.reg());
             self.packet(self.address(at::X), k.shr(value, 2))
@@ -292,10 +296,12 @@ impl Stream<'_> {
             k.set(sum.weight, k.select(mine, 1f32, 0f32));
             let (weight, numbers) = self.weighted(kv, sum.weight, &row.values);
             sum.values.iter().zip(numbers).for_each(|(v, x)| k.set(*v, k.mul(weight, x)));
-            let piece = rows.of(k, self.position());
+            let piece = rows.of(k, self.row_of(self.position(), self.position()));
             k.if_(k.both(w.caches, k.both(mine, inside)), || self.cache(&caches, piece, &row));
         });
         k.for_(start, end, stride_all, |tile: Reg<u32>| {
+            let after = k.mad(stride_all, 2u32, tile);
+            let places = places(after).map(|place| k.var(place));
             let scores: [Reg<f32>; TOGETHER] = now.each_ref().map(|row| k.var(self.score(&query, &row.keys)));
             k.for_(0u32, lanes_log2, 1u32, |log2: Reg<u32>| {
                 let other = self.partner(log2);
@@ -309,9 +315,15 @@ impl Stream<'_> {
                 let words = to.keys.iter().chain(&to.values).zip(from.keys.iter().chain(&from.values));
                 words.for_each(|(to, from)| k.set(*to, *from));
             }
-            fetch_all(k.mad(stride_all, 2u32, tile), &next);
+            fetch_all(after, places, &next);
         });
         self.merge_lanes(&sum, lanes_log2);
+        self.store_sum(&sum, slot, inside, (piece, dims));
+    }
+
+    /// Stores the warp's sum in shared memory; the lanes of slot 0 have it, a piece of the head each.
+    fn store_sum(&self, sum: &Sum, slot: Reg<u32>, inside: Pred, (piece, dims): (Reg<u32>, Multiple)) {
+        let k = self.k;
         let place = k.row(self.scratch, self.warp, self.pitch());
         k.if_(k.both(k.eq(slot, 0), inside), || {
             k.if_(k.eq(piece, 0), || k.store_n(place, &[sum.max, sum.weight]));

@@ -2,6 +2,7 @@
 
 use ptxgen::{Element, Global, Kernel, Mbarrier, Pointer, Poll, Pred, Reg, Shared, Special, Target};
 
+use crate::kernels::cache::PAGE;
 use crate::kernels::stream::layout::CONSUMERS;
 use crate::kernels::stream::record::{MAX_SEGMENTS, WORDS, at, segment};
 use crate::kernels::stream::sync::{MARKS, PACKET_BYTES};
@@ -59,6 +60,8 @@ pub(super) struct Stream<'a> {
     pub moments: Option<Pointer<Shared, f32>>,
     pub state: Pointer<Global, u32>,
     pub sync: Pointer<Global, u32>,
+    /// The numbers of the sequence's pages.
+    pub pages: Pointer<Global, u32>,
     /// Address of the buffer of times, and whether the thread writes there.
     pub times: Reg<u64>,
     pub stamps: Reg<u32>,
@@ -139,6 +142,14 @@ impl Stream<'_> {
     /// Position of the current token.
     pub fn position(&self) -> Reg<u32> {
         self.k.load(self.own.plus(own::POSITION))
+    }
+
+    /// The row of a position in the cache; from position `end` on, which is not past the current one, some row of its
+    /// page.
+    pub fn row_of(&self, position: Reg<u32>, end: Reg<u32>) -> Reg<u32> {
+        let k = self.k;
+        let page = k.shr(k.min(position, end), PAGE.trailing_zeros());
+        k.mad(k.load(k.at(self.pages, page)), PAGE, k.and(position, PAGE - 1))
     }
 
     /// The phase number in word `at` of the record, in this step.

@@ -39,7 +39,7 @@ pub(super) struct Caches {
     scales: Option<[Pointer<Global, f16>; 2]>,
 }
 
-/// The lane's pieces of 16 bytes of a key and value head's rows, in pages that are in order.
+/// The lane's pieces of 16 bytes of a key and value head's rows.
 #[derive(Clone, Copy)]
 pub(super) struct Pieces {
     /// Its piece of the first row.
@@ -51,10 +51,10 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    /// The piece of the row of `position`.
-    pub(super) fn of(self, k: &Kernel, position: Reg<u32>) -> Reg<u32> {
-        let before = k.and(position, !(PAGE - 1));
-        k.mad(before, self.others, k.mad(position, self.row, self.first))
+    /// The piece of a row of the cache.
+    pub(super) fn of(self, k: &Kernel, row: Reg<u32>) -> Reg<u32> {
+        let before = k.and(row, !(PAGE - 1));
+        k.mad(before, self.others, k.mad(row, self.row, self.first))
     }
 }
 

@@ -44,6 +44,20 @@ struct Cached {
     end: Reg<u32>,
 }
 
+/// Where a tile is.
+struct At {
+    /// Its first position.
+    tile: Reg<u32>,
+    /// The row of that in the cache, asked for before what is computed meanwhile.
+    row: Reg<u32>,
+}
+
+impl At {
+    fn new(s: &Stream<'_>, tile: Reg<u32>, cached: &Cached) -> Self {
+        Self { tile: s.k.var(tile), row: s.k.var(s.row_of(tile, cached.end)) }
+    }
+}
+
 /// Whether there are registers for the values of a tile beside the keys of the next.
 const fn loads_ahead(dims: u32) -> bool {
     dims <= 64
@@ -108,8 +122,9 @@ impl Stream<'_> {
         let (of_keys, of_values) = (empty(&keys), empty(&values));
         let first = k.mad(self.warp, TILE, s.begin);
         if loads_ahead(DIMS) {
-            self.fetch_ahead(&keys, &cached, first, &of_keys);
-            self.fetch_ahead(&values, &cached, first, &of_values);
+            let at = At::new(self, first, &cached);
+            self.fetch_ahead(&keys, &cached, &at, &of_keys);
+            self.fetch_ahead(&values, &cached, &at, &of_values);
         }
         let own = k.and(g, HEADS_TOGETHER - 1);
         let head = k.add(h.first, k.min(own, k.sub(h.heads, 1)));
@@ -125,14 +140,14 @@ impl Stream<'_> {
         self.stamp(2);
         let all = TILE * CONSUMERS;
         k.for_(first, cached.end, all, |tile: Reg<u32>| {
-            let next = k.add(tile, all);
+            let at = At::new(self, if loads_ahead(DIMS) { k.add(tile, all) } else { tile }, &cached);
             if !loads_ahead(DIMS) {
-                self.fetch(&keys, &cached, tile, &of_keys);
+                self.fetch(&keys, &cached, &at, &of_keys);
             }
             let scores = warp.scores(&of_keys).map(|score| k.var(score));
             match loads_ahead(DIMS) {
-                true => self.fetch_ahead(&keys, &cached, next, &of_keys),
-                false => self.fetch(&values, &cached, tile, &of_values),
+                true => self.fetch_ahead(&keys, &cached, &at, &of_keys),
+                false => self.fetch(&values, &cached, &at, &of_values),
             }
             k.if_(k.gt(k.add(tile, TILE), cached.end), || {
                 let there = warp.positions().map(|position| k.lt(k.add(tile, position), cached.end));
@@ -141,7 +156,7 @@ impl Stream<'_> {
             });
             warp.add(&[scores], std::slice::from_ref(&of_values));
             if loads_ahead(DIMS) {
-                self.fetch_ahead(&values, &cached, next, &of_values);
+                self.fetch_ahead(&values, &cached, &at, &of_values);
             }
         });
         self.add_newest::<KEYS, VALUES>(&warp, &cached, [&keys, &values], (s, h));
@@ -193,33 +208,33 @@ impl Stream<'_> {
         received.as_flattened().as_chunks().0.to_vec()
     }
 
-    /// The lane's first piece of the tile that begins at `tile`, and the pieces of a row.
-    fn piece_far(&self, place: &Place, tile: Reg<u32>) -> (Reg<u32>, Reg<u32>) {
+    /// The lane's first piece of a tile that begins at `row` of the cache, and the pieces of a row.
+    fn piece_far(&self, place: &Place, row: Reg<u32>) -> (Reg<u32>, Reg<u32>) {
         let k = self.k;
         let pieces = k.shr(self.word(at::HEAD_DIM), PIECE.trailing_zeros());
         let others = k.mul(k.sub(self.word(at::KV_HEADS), 1), pieces);
-        let before = k.and(tile, !(PAGE - 1));
-        (k.mad(before, others, k.mad(tile, pieces, place.first)), pieces)
+        let before = k.and(row, !(PAGE - 1));
+        (k.mad(before, others, k.mad(row, pieces, place.first)), pieces)
     }
 
-    /// Loads the rows of the tile that begins at `tile`, as far as they are cached and in the share; others keep what
+    /// Loads the rows of a tile, as far as they are cached and in the share; others keep what
     /// they have.
-    fn fetch_ahead(&self, place: &Place, cached: &Cached, tile: Reg<u32>, to: &Rows) {
+    fn fetch_ahead(&self, place: &Place, cached: &Cached, at: &At, to: &Rows) {
         let k = self.k;
-        let ((piece, pieces), row) = (self.piece_far(place, tile), k.add(tile, place.row));
+        let ((piece, pieces), row) = (self.piece_far(place, at.row), k.add(at.tile, place.row));
         for (number, to) in place.rows.iter().zip(&to.rows) {
             let there = k.lt(k.add(row, *number), cached.end);
             self.fetch_row(place, cached.kv, k.mad(pieces, *number, piece), Some(there), to);
         }
     }
 
-    /// Loads the rows of the tile that begins at `tile`, which has some; others are its last one. What the registers
+    /// Loads the rows of a tile, which has some; others are its last one. What the registers
     /// have is of no use meanwhile, so that others can have them.
-    fn fetch(&self, place: &Place, cached: &Cached, tile: Reg<u32>, to: &Rows) {
+    fn fetch(&self, place: &Place, cached: &Cached, at: &At, to: &Rows) {
         let k = self.k;
-        let (piece, pieces) = self.piece_far(place, tile);
+        let (piece, pieces) = self.piece_far(place, at.row);
         // From the lane's first row, which may be past the last.
-        let last = k.sub(k.sub(k.sub(cached.end, 1), tile), place.row);
+        let last = k.sub(k.sub(k.sub(cached.end, 1), at.tile), place.row);
         for (number, to) in place.rows.iter().zip(&to.rows) {
             let [number, last] = [k.var(*number), last].map(|v| k.bits::<u32, i32>(v));
             let number = k.bits::<i32, u32>(k.min(number, last));
@@ -283,7 +298,7 @@ impl Stream<'_> {
     fn cache_far(&self, place: &Place, cached: &Cached, row: &[Piece]) {
         let k = self.k;
         let bytes = piece_bytes(cached.kv);
-        let (piece, _) = self.piece_far(place, self.position());
+        let (piece, _) = self.piece_far(place, self.row_of(self.position(), self.position()));
         let to = k.at_stride(self.address::<u8>(place.cache), piece, bytes);
         let scale = self.scale_far(place, cached.kv, piece);
         for ((i, words), inside) in (0u32..).zip(row).zip(&place.inside) {

@@ -20,13 +20,13 @@ pub const NAME: &str = "stream";
 kernel_params! {
     /// `stream`: phases `first` to before `last`. The ring has `slots` slots, a multiple of [`GROUP_SLOTS`],
     /// of `slot_bytes` bytes at the start of dynamic shared memory; the last three are byte offsets there, in
-    /// this order. `ragged` is not 0 if some rows are no multiple of eight tiles. `times` may be 0; else the
-    /// first block writes [`MARKS`] clock readings per phase there.
+    /// this order. `pages` has the numbers of the sequence's pages in the cache. `ragged` is not 0 if some rows are no
+    /// multiple of eight tiles. `times` may be 0; else the first block writes [`MARKS`] clock readings per phase there.
     ///
     /// [`GROUP_SLOTS`]: crate::kernels::stream::layout::GROUP_SLOTS
     /// [`MARKS`]: crate::kernels::stream::sync::MARKS
     pub struct Step {
-        tasks: Ptr<u32, 16>, state: Ptr<u32, 16>, sync: Ptr<u32, 16>,
+        tasks: Ptr<u32, 16>, state: Ptr<u32, 16>, sync: Ptr<u32, 16>, pages: Ptr<u32, 16>,
         times: Nullable, first: u32, last: u32, slots: u32, slot_bytes: Multiple = 16, ragged: u32,
         inputs: Multiple = 16, held: Multiple = 16, scratch: Multiple = 16,
     }
@@ -105,6 +105,7 @@ pub(crate) fn kernel(target: Target, variant: &Variant) -> Kernel {
         moments,
         state: p.state,
         sync: p.sync,
+        pages: p.pages,
         times: p.times,
         stamps: stamps(&k, tid, p.times),
     };

@@ -25,7 +25,7 @@ const MEET: u32 = 1;
 /// A head's rows in the cache, and the lane's place in them.
 struct Place<'a> {
     caches: &'a Caches,
-    /// The lane's piece of the head's first row, and pieces of a row.
+    /// The lane's piece of the head's first row in the first page, and pieces of a row.
     piece: Reg<u32>,
     pieces: Reg<u32>,
     /// The next position of a lane is this much later.
@@ -87,7 +87,9 @@ impl Stream<'_> {
         let in_group = k.sub(head, k.mul(kv_head, self.word(at::GROUP)));
         let caches = self.caches(kv);
         let start = k.mad(self.warp, slots, k.shr(self.lane, LOG2));
-        let piece = k.mad(k.mul(kv_head, PAGE), pieces, own);
+        // All positions are in the first page.
+        let before = k.mad(k.load(self.pages), self.word(at::KV_HEADS), kv_head);
+        let piece = k.mad(k.mul(before, PAGE), pieces, own);
         let place = Place { caches: &caches, piece, pieces, stride };
         let rows = || -> [Row; ROWS] { std::array::from_fn(|_| Row::empty(k)) };
         let (now, next) = (rows(), rows());

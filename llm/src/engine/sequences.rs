@@ -1,11 +1,14 @@
-//! The interface of an engine to a scheduler.
+//! The interface of an engine to what decodes several texts: a scheduler, a draft.
 
 use std::fmt;
 use std::time::Duration;
 
-use crate::engine::{ColumnId, Columns, Cut, KeptPage, MOST_COLUMNS, PAGE};
+use crate::engine::batch::MOST_COLUMNS;
+use crate::engine::cache::PAGE;
+use crate::engine::columns::{ColumnId, Columns, Cut, KeptPage};
 use crate::error::Result;
 use crate::kernels::columns::product::size;
+use crate::sampler::Sampler;
 
 /// Sequences that are processed together, with a cache in pages.
 pub trait Sequences {
@@ -77,6 +80,27 @@ pub trait Sequences {
     /// # Errors
     /// If it had no such column; what the device reports.
     fn logits(&self, column: usize) -> Result<Vec<f32>>;
+
+    /// Processes the next token of a text that is alone in its step and chooses the one after it; `None` if no logit
+    /// is a number. By itself as [`Sequences::step`] and `sampler` do.
+    ///
+    /// # Errors
+    /// The device's errors.
+    fn next(&mut self, id: Self::Id, token: u32, sampler: &mut Sampler) -> Result<Option<u32>> {
+        let greedy = self.step(&[(id, token)])?[0];
+        match greedy.is_none() || sampler.is_greedy() {
+            true => Ok(greedy),
+            false => Ok(Some(sampler.sample(&self.logits(0)?))),
+        }
+    }
+    /// Whether all that is cached of a sequence is a number, at the end of its text; by itself yes, because
+    /// [`Sequences::step`] says so.
+    ///
+    /// # Errors
+    /// If the sequence has ended; the device's errors.
+    fn is_finite(&self, _id: Self::Id) -> Result<bool> {
+        Ok(true)
+    }
 
     /// The tokens of a prompt of `tokens` tokens that [`Sequences::chunk`] processes, always the same for the
     /// same number; by itself none.
@@ -169,6 +193,14 @@ impl Sequences for Columns {
 
     fn logits(&self, column: usize) -> Result<Vec<f32>> {
         self.logits(column)
+    }
+
+    fn next(&mut self, id: ColumnId, token: u32, sampler: &mut Sampler) -> Result<Option<u32>> {
+        self.next(id, token, sampler)
+    }
+
+    fn is_finite(&self, id: ColumnId) -> Result<bool> {
+        self.is_finite(id)
     }
 
     fn cut(&mut self, tokens: usize) -> Result<Cut> {

@@ -3,7 +3,7 @@
 use hcq::{Args, Buffer, LaunchConfig};
 use ptxgen::Params;
 
-use crate::engine::columns::buffers::{Buffers, ExpertBuffers, attention_shares};
+use crate::engine::batch::buffers::{Buffers, ExpertBuffers, attention_shares};
 use crate::engine::launch::{Launch, filled};
 use crate::engine::layers::{Experts, LayerMemory, NormMemory, Product, Source, Step, Target};
 use crate::engine::matrix::{Matrix, fits};

@@ -2,8 +2,8 @@
 
 use hcq::{Buffer, Device, Graph, Queue};
 
-use crate::engine::columns::buffers::Buffers;
-use crate::engine::columns::lower::{Launches, end, launches};
+use crate::engine::batch::buffers::Buffers;
+use crate::engine::batch::lower::{Launches, end, launches};
 use crate::engine::launch::{Launch, record};
 use crate::engine::memory::DeviceModel;
 use crate::engine::programs::Programs;
