@@ -26,7 +26,7 @@ def compared(report):
 def constants(report):
     """The constants with which the tables were made."""
     meaning = {
-        "share": "of 4.8 TB/s",
+        "share": "of 3.35 TB/s",
         "ipc": "warp instructions per clock and SM in products",
         "attention_ipc": "the same in attention",
         "exchange_cycles": "from phase to phase; three times as much for attention over more than 256 positions",

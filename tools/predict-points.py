@@ -2,7 +2,7 @@
 """Joins what `tools/on-gpu.sh predict` measured with what `llm-demo predict --json` counted, into a file for
 `llm-demo predict --against`.
 
-    tools/predict-points.py --chip h200 --note TEXT OUT BENCH.json... PREDICT.json...
+    tools/predict-points.py --chip h100 --note TEXT OUT BENCH.json... PREDICT.json...
 
 A measurement of N tokens from depth D on is one of position D + N / 2, which has to be among the counted ones
 (`--context`).

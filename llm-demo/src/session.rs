@@ -16,6 +16,7 @@ use crate::cli::options::{Common, Constraints, Launching, ModelFile, OnDevice, T
 use crate::cli::sampling::Sampling;
 use crate::grammar::{Compiler, Grammar};
 use crate::memory;
+use crate::outcome::Usage;
 use crate::progress;
 use crate::shapes::{self, TuningReport};
 use crate::text_file::{self, Input};
@@ -146,12 +147,11 @@ impl Setup {
                 model.config.ff
             ),
         };
-        ensure!(
-            self.mode.is_none(),
-            "{what}, so --engine {} is not possible; leave it out, or use --engine {}",
-            wanted.name(),
-            found.name()
-        );
+        if self.mode.is_some() {
+            let (wanted, found) = (wanted.name(), found.name());
+            let advice = format!("leave it out, or use --engine {found}");
+            return Err(Usage(format!("{what}, so --engine {wanted} is not possible; {advice}")).into());
+        }
         tracing::warn!("{what}: steps are those of batches, which are slower");
         Ok(())
     }

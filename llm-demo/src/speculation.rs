@@ -4,10 +4,9 @@ use std::path::Path;
 
 use anyhow::Context;
 use ga10b_llm::speculate::{
-    Draft, DraftModel, Lookup, NoDraft, Sequence, Speculator, SpeculatorOptions, Statistics,
-    check_vocabularies,
+    Draft, DraftModel, Lookup, NoDraft, Speculator, SpeculatorOptions, Statistics, check_vocabularies,
 };
-use ga10b_llm::{ColumnsOptions, Decoder, Model};
+use ga10b_llm::{Columns, ColumnsOptions, Decoder, Model};
 use hcq::Device;
 
 use crate::cli::speculation::Speculation;
@@ -24,7 +23,7 @@ pub enum Decoding {
 /// Columns and a draft.
 pub struct Speculative {
     device: Device,
-    decoder: Speculator<Sequence>,
+    decoder: Speculator<Columns>,
     /// Positions in the cache.
     context: usize,
 }
@@ -99,13 +98,12 @@ pub fn target(
     setup: &Setup,
     model: &Model,
     context: usize,
-) -> anyhow::Result<Speculator<Sequence>> {
+) -> anyhow::Result<Speculator<Columns>> {
     let options = ColumnsOptions::new(1, context).with_cache(setup.kv).with_chunks();
     let mut columns = session::columns(device, model, options, options.pages, setup.prompt_weights)?;
     // Else the first steps wait for it, and their times are wrong.
     columns.record_all()?;
-    let sequence = Sequence::new(columns)?;
-    Ok(Speculator::new(sequence, Box::new(NoDraft), SpeculatorOptions::new(0)))
+    Ok(Speculator::new(columns, Box::new(NoDraft), SpeculatorOptions::new(0))?)
 }
 
 /// The source of proposals.

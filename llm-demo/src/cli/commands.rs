@@ -187,7 +187,8 @@ pub struct Serve {
     #[arg(long, value_name = "FILE", conflicts_with = "api_key")]
     pub api_key_file: Option<PathBuf>,
 
-    /// Tokens of a prompt and its text together [default: 4096, or what the model has]
+    /// Tokens of a prompt and its text together, of which the last needs no place [default: 4096, or what the model
+    /// has]
     #[arg(long, value_name = "N", value_parser = count)]
     pub ctx: Option<u32>,
 
@@ -482,7 +483,7 @@ pub struct Predict {
     #[arg(short = 'n', long, value_name = "N", value_parser = count)]
     pub count: Option<u32>,
 
-    /// Chip that it is for: orin-agx-64, orin-agx-32, orin-nx-16, orin-nx-8, orin-nano-8, orin-nano-4 or h200
+    /// Chip that it is for: orin-agx-64, orin-agx-32, orin-nx-16, orin-nx-8, orin-nano-8, orin-nano-4 or h100
     #[arg(long, value_name = "CHIP", default_value = Chip::usual().key, value_parser = Chip::from_str)]
     pub chip: Chip,
 

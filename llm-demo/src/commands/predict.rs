@@ -296,7 +296,7 @@ pub fn error_of_constants(measurements: Result<Measurements, ReadError>) -> Stri
     });
     match known {
         Some((points, worst)) => {
-            format!("its constants reproduce {points} measurements of an H200 within {worst:.1} %")
+            format!("its constants reproduce {points} measurements of an H100 within {worst:.1} %")
         }
         None => "the error of its constants is not known".to_owned(),
     }
@@ -306,7 +306,7 @@ fn print_predictions(chip: &str, predictions: &[Row], out: &mut impl Write) -> i
     writeln!(
         out,
         "\nPREDICTION for {chip}, not a measurement; {}",
-        error_of_constants(Measurements::of_h200())
+        error_of_constants(Measurements::of_h100())
     )?;
     writeln!(
         out,
@@ -367,7 +367,7 @@ fn print_contexts(chip: &str, contexts: &[At], out: &mut impl Write) -> io::Resu
     writeln!(
         out,
         "\nPREDICTED tok/s for {chip} by position, not measured; {}",
-        error_of_constants(Measurements::of_h200())
+        error_of_constants(Measurements::of_h100())
     )?;
     write!(out, "position   cache MB    DRAM MB    ratio instructions")?;
     for row in contexts.iter().take(1).flat_map(|at| &at.predictions) {

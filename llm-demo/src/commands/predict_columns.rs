@@ -163,7 +163,7 @@ fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
         let (launches, instructions, ratio) = (cost.launches, c.warp_instructions, c.dram_ratio);
         writeln!(out, "{batch:>6} {launches:>9} {instructions:>14} {dram:>12.2} {ratio:>10.3}")?;
     }
-    let (chip, error) = (report.chip, error_of_constants(Measurements::of_h200_columns()));
+    let (chip, error) = (report.chip, error_of_constants(Measurements::of_h100_columns()));
     writeln!(out, "\nPREDICTED tok/s of all sequences for {chip}, not measured; {error}")?;
     write!(out, "{:<10} {:>4} {:>8} {:>7}", "mode", "SMs", "MHz", "GB/s")?;
     for Batch { batch, .. } in &report.batches {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::engine::batch::MOST_COLUMNS;
 use crate::engine::cache::PAGE;
 use crate::engine::columns::{ColumnId, Columns, Cut, KeptPage};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kernels::columns::product::size;
 use crate::sampler::Sampler;
 
@@ -60,6 +60,11 @@ pub trait Sequences {
     /// # Errors
     /// If the sequence has ended.
     fn truncate(&mut self, id: Self::Id, len: usize) -> Result<()>;
+    /// Tokens of a sequence.
+    ///
+    /// # Errors
+    /// If the sequence has ended.
+    fn position(&self, id: Self::Id) -> Result<usize>;
     /// Pages that the next `tokens` tokens of a sequence take beside those that it has.
     ///
     /// # Errors
@@ -121,6 +126,64 @@ pub trait Sequences {
         work.chunks(self.most_columns()).try_for_each(|work| self.fill(work))?;
         Ok(true)
     }
+
+    /// Processes the chunks of a prompt that begins its sequence, as [`Sequences::cut`] has them, and returns the
+    /// number of their tokens; the others, the last with them, are for columns.
+    ///
+    /// # Errors
+    /// As [`Sequences::chunk`].
+    fn prefill_chunks(&mut self, id: Self::Id, prompt: &[u32]) -> Result<usize> {
+        let (cut, mut done) = (self.cut(prompt.len())?, 0);
+        while let Some(count) = cut.chunk_at(done) {
+            self.chunk(id, &prompt[done..][..count], None)?;
+            done += count;
+        }
+        Ok(done)
+    }
+
+    /// Processes a prompt, in chunks what [`Sequences::cut`] says if it begins the sequence, and returns the most
+    /// likely token after it; the logits are those of the column that is returned too.
+    ///
+    /// # Errors
+    /// [`Error::EmptyPrompt`], [`Error::Token`], [`Error::ContextFull`], [`Error::OutOfPages`], [`Error::NotFinite`]; as
+    /// [`Sequences::step`]. The sequence then is as it was.
+    fn prefill(&mut self, id: Self::Id, tokens: &[u32]) -> Result<(usize, u32)> {
+        let (before, vocab, context) = (self.position(id)?, self.vocab(), self.context());
+        if tokens.is_empty() {
+            return Err(Error::EmptyPrompt);
+        }
+        if let Some(token) = tokens.iter().find(|token| **token as usize >= vocab) {
+            return Err(Error::Token { token: *token, vocab });
+        }
+        if tokens.len() > context - before {
+            return Err(Error::ContextFull { position: context, context });
+        }
+        let (needed, free) = (self.pages_needed(id, tokens.len())?, self.free_pages());
+        if needed > free {
+            return Err(Error::OutOfPages { needed, free });
+        }
+        let result = processed(self, (id, before), tokens);
+        if result.is_err() {
+            self.truncate(id, before)?;
+        }
+        result
+    }
+}
+
+/// [`Sequences::prefill`] of a sequence that has `before` tokens.
+fn processed<S: Sequences + ?Sized>(
+    s: &mut S,
+    (id, before): (S::Id, usize),
+    tokens: &[u32],
+) -> Result<(usize, u32)> {
+    let done = if before == 0 { s.prefill_chunks(id, tokens)? } else { 0 };
+    let work: Vec<(S::Id, u32)> = tokens[done..].iter().map(|token| (id, *token)).collect();
+    let mut steps = work.chunks(s.most_columns());
+    let last = steps.next_back().ok_or(Error::EmptyPrompt)?;
+    steps.try_for_each(|work| s.fill(work))?;
+    let (column, position) = (last.len() - 1, before + tokens.len() - 1);
+    let bad = Error::NotFinite { phase: "step", layer: None, position };
+    Ok((column, s.step(last)?[column].ok_or(bad)?))
 }
 
 impl Sequences for Columns {
@@ -177,6 +240,10 @@ impl Sequences for Columns {
 
     fn truncate(&mut self, id: ColumnId, len: usize) -> Result<()> {
         self.truncate(id, len)
+    }
+
+    fn position(&self, id: ColumnId) -> Result<usize> {
+        self.position(id)
     }
 
     fn pages_needed(&self, id: ColumnId, tokens: usize) -> Result<usize> {

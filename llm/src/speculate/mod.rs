@@ -2,26 +2,26 @@
 //!
 //! A step reads all weights, for one token or for several. A [`Draft`] proposes how a text goes on:
 //! [`Lookup`] copies what followed its last tokens before, a [`DraftModel`] is a smaller model. A
-//! [`Speculator`] processes the newest token and the proposed ones in one step of the [`Target`], and is a
+//! [`Speculator`] processes the newest token and the proposed ones in one step of a sequence, and is a
 //! [`Decoder`](crate::Decoder): as long as its caller goes on with the tokens that were proposed, their
-//! logits are there; else the target forgets them.
+//! logits are there; else the sequence forgets them.
 //!
 //! Texts that a [`Scheduler`](crate::Scheduler) writes together take what the same drafts propose.
 //!
-//! Every token is chosen from the target's logits after exactly the tokens before it, so a draft changes how
-//! long a text takes and nothing else. That holds bit by bit for a target whose logits do not depend on the
-//! division of tokens into steps, as those of [`Columns`](crate::Columns) ([`Sequence`]).
+//! Every token is chosen from the model's logits after exactly the tokens before it, so a draft changes how
+//! long a text takes and nothing else. That holds bit by bit for sequences whose logits do not depend on the
+//! division of tokens into steps, as those of [`Columns`](crate::Columns).
 //!
 //! ```
-//! use ga10b_llm::speculate::{Lookup, Sequence, Speculator, SpeculatorOptions};
+//! use ga10b_llm::speculate::{Lookup, Speculator, SpeculatorOptions};
 //! use ga10b_llm::{Columns, ColumnsOptions, Sampler, SamplerOptions, Tokenizer, embedded, generate};
 //! use hcq::{Device, Selector};
 //!
 //! let model = embedded::model()?;
 //! let tokenizer = Tokenizer::from_gguf(&model.gguf)?;
 //! let device = Device::open(Selector::Sim)?;
-//! let target = Sequence::new(Columns::new(&device, &model, &ColumnsOptions::new(1, 64))?)?;
-//! let mut decoder = Speculator::new(target, Box::new(Lookup), SpeculatorOptions::new(7));
+//! let columns = Columns::new(&device, &model, &ColumnsOptions::new(1, 64))?;
+//! let mut decoder = Speculator::new(columns, Box::new(Lookup), SpeculatorOptions::new(7))?;
 //! let prompt = tokenizer.encode("Once upon a time, a cheerful boy. Once upon a time")?;
 //! let mut sampler = Sampler::new(SamplerOptions::GREEDY);
 //! generate(&mut decoder, &tokenizer, &mut sampler, &prompt, 8, &mut |_| Ok(()))?;
@@ -35,7 +35,6 @@ mod lookup;
 mod model;
 mod pace;
 mod speculator;
-mod target;
 mod vocabulary;
 
 pub use draft::{Draft, Kind, Lengths, NoDraft, Proposal, Text};
@@ -43,5 +42,4 @@ pub use lookup::Lookup;
 pub use model::DraftModel;
 pub(crate) use pace::Pace;
 pub use speculator::{Speculator, SpeculatorOptions, Statistics};
-pub use target::{Sequence, Target};
 pub use vocabulary::check_vocabularies;

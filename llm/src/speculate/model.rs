@@ -76,12 +76,8 @@ impl<S: Sequences> DraftModel<S> {
                 continue;
             }
             if shared == 0 {
-                let cut = self.sequences.cut(tokens.len())?;
-                while let Some(count) = cut.chunk_at(held.tokens.len()) {
-                    let chunk = &before[held.tokens.len()..][..count];
-                    self.sequences.chunk(id, chunk, None)?;
-                    held.tokens.extend(chunk);
-                }
+                let count = self.sequences.prefill_chunks(id, tokens)?;
+                held.tokens.extend(&before[..count]);
             }
             let rest = &before[held.tokens.len()..];
             reserved += self.sequences.pages_needed(id, rest.len() + most)?;

@@ -4,11 +4,11 @@ use std::fmt;
 use std::time::Instant;
 
 use crate::decoder::Decoder;
+use crate::engine::Sequences;
 use crate::error::{Error, Result};
 use crate::sampler::Sampler;
 use crate::speculate::draft::{Draft, Kind, Text};
 use crate::speculate::pace::Pace;
-use crate::speculate::target::Target;
 
 /// Options of a [`Speculator`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,13 +36,13 @@ impl SpeculatorOptions {
 /// Counts of proposals.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Statistics {
-    /// Steps of the target, without prompts.
+    /// Steps of the model, without prompts.
     pub steps: usize,
     /// Tokens that were proposed and processed.
     pub proposed: usize,
     /// Of these, the tokens that were the next ones of the text.
     pub accepted: usize,
-    /// Time of these steps of the target.
+    /// Time of these steps.
     pub step_seconds: f64,
     /// Time of the draft.
     pub draft_seconds: f64,
@@ -60,7 +60,7 @@ impl Statistics {
     }
 }
 
-/// The last step of the target.
+/// The last step.
 #[derive(Debug)]
 struct Step {
     /// Its tokens after the first.
@@ -75,29 +75,36 @@ struct Step {
 /// No step.
 const NONE: Step = Step { proposed: Vec::new(), kind: Kind::Model, greedy: Vec::new(), column: 0 };
 
-/// A [`Target`] that processes what a [`Draft`] proposes. The draft has no influence on any result.
-pub struct Speculator<T: Target> {
-    target: T,
+/// A sequence in whose steps tokens are verified that a [`Draft`] proposes. The draft has no influence on any result: the
+/// logits of a sequence depend on its tokens alone, not on their division into steps.
+pub struct Speculator<S: Sequences> {
+    sequences: S,
+    id: S::Id,
     draft: Box<dyn Draft>,
     pace: Pace,
-    /// The tokens of the text. After these the target has what is left of the last step's proposal.
+    /// The tokens of the text. After these the sequence has what is left of the last step's proposal.
     tokens: Vec<u32>,
     last: Step,
     statistics: Statistics,
 }
 
-impl<T: Target + fmt::Debug> fmt::Debug for Speculator<T> {
+impl<S: Sequences + fmt::Debug> fmt::Debug for Speculator<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ahead = self.last.proposed.len() - self.last.column;
-        write!(f, "Speculator({:?}, {} tokens and {ahead} proposed)", self.target, self.tokens.len())
+        write!(f, "Speculator({:?}, {} tokens and {ahead} proposed)", self.sequences, self.tokens.len())
     }
 }
 
-impl<T: Target> Speculator<T> {
-    /// A decoder of `target`, which has no tokens.
-    pub fn new(target: T, draft: Box<dyn Draft>, options: SpeculatorOptions) -> Self {
-        let pace = Pace::new(options.most.min(target.most_columns() - 1), options.adaptive);
-        Self { target, draft, pace, tokens: Vec::new(), last: NONE, statistics: Statistics::default() }
+impl<S: Sequences> Speculator<S> {
+    /// A decoder of a sequence of `sequences`, which has nothing else.
+    ///
+    /// # Errors
+    /// [`Error::TooManySequences`]; the device's errors.
+    pub fn new(mut sequences: S, draft: Box<dyn Draft>, options: SpeculatorOptions) -> Result<Self> {
+        let id = sequences.admit_with(&[], 0)?;
+        let pace = Pace::new(options.most.min(sequences.most_columns() - 1), options.adaptive);
+        let (tokens, statistics) = (Vec::new(), Statistics::default());
+        Ok(Self { sequences, id, draft, pace, tokens, last: NONE, statistics })
     }
 
     /// The counts of proposals since the draft was set, or [`Speculator::take_statistics`].
@@ -117,7 +124,7 @@ impl<T: Target> Speculator<T> {
     pub fn set_draft(&mut self, draft: Box<dyn Draft>, options: SpeculatorOptions) -> Result<()> {
         self.discard()?;
         self.draft = draft;
-        self.pace = Pace::new(options.most.min(self.target.most_columns() - 1), options.adaptive);
+        self.pace = Pace::new(options.most.min(self.sequences.most_columns() - 1), options.adaptive);
         self.statistics = Statistics::default();
         Ok(())
     }
@@ -125,7 +132,7 @@ impl<T: Target> Speculator<T> {
     /// Forgets what was proposed and not taken.
     fn discard(&mut self) -> Result<()> {
         if self.last.column < self.last.proposed.len() {
-            self.target.truncate(self.tokens.len())?;
+            self.sequences.truncate(self.id, self.tokens.len())?;
         }
         self.last = NONE;
         Ok(())
@@ -145,7 +152,7 @@ impl<T: Target> Speculator<T> {
             }
         }
         self.discard()?;
-        let (vocab, context) = (self.target.vocab(), self.target.context());
+        let (vocab, context) = (self.sequences.vocab(), self.sequences.context());
         if token as usize >= vocab {
             return Err(Error::Token { token, vocab });
         }
@@ -162,13 +169,13 @@ impl<T: Target> Speculator<T> {
 
     /// Processes the last token of the text, and what the draft proposes after it.
     fn process(&mut self, token: u32) -> Result<()> {
-        let (vocab, room) = (self.target.vocab(), self.target.context() - self.tokens.len());
+        let (vocab, room) = (self.sequences.vocab(), self.sequences.context() - self.tokens.len());
         let lengths = self.pace.next().at_most(room);
         let (mut proposed, mut kind) = (Vec::new(), Kind::Model);
         if !lengths.are_zero() {
             let begin = Instant::now();
             let text = Text { name: 0, tokens: &self.tokens, lengths };
-            if let Some(first) = self.draft.propose(&[text], self.target.most_columns() - 1)?.pop() {
+            if let Some(first) = self.draft.propose(&[text], self.sequences.most_columns() - 1)?.pop() {
                 (proposed, kind) = (first.tokens, first.kind);
             }
             let seconds = begin.elapsed().as_secs_f64();
@@ -177,9 +184,10 @@ impl<T: Target> Speculator<T> {
             self.pace.drafted(proposed.len(), seconds);
             self.statistics.draft_seconds += seconds;
         }
-        let work: Vec<u32> = std::iter::once(token).chain(proposed.iter().copied()).collect();
+        let work: Vec<(S::Id, u32)> =
+            std::iter::once(token).chain(proposed.iter().copied()).map(|token| (self.id, token)).collect();
         let begin = Instant::now();
-        let greedy = self.target.step(&work)?;
+        let greedy = self.sequences.step(&work)?;
         let seconds = begin.elapsed().as_secs_f64();
         self.pace.stepped(work.len(), seconds);
         self.statistics.steps += 1;
@@ -202,11 +210,11 @@ impl<T: Target> Speculator<T> {
 }
 
 /// After [`Error::NotFinite`] the context is empty.
-impl<T: Target> Decoder for Speculator<T> {
+impl<S: Sequences> Decoder for Speculator<S> {
     fn step(&mut self, token: u32) -> Result<Vec<f32>> {
         self.advance(token)?;
         self.best()?;
-        self.target.logits(self.last.column)
+        self.sequences.logits(self.last.column)
     }
 
     fn step_greedy(&mut self, token: u32) -> Result<u32> {
@@ -226,14 +234,14 @@ impl<T: Target> Decoder for Speculator<T> {
             return Ok(Vec::new());
         }
         self.discard()?;
-        let logits = self.target.prefill(tokens)?;
+        let (column, _) = self.sequences.prefill(self.id, tokens)?;
         self.tokens.extend(tokens);
-        Ok(logits)
+        self.sequences.logits(column)
     }
 
     fn truncate(&mut self, count: usize) -> Result<()> {
         self.discard()?;
-        self.target.truncate(count)?;
+        self.sequences.truncate(self.id, count.min(self.tokens.len()))?;
         self.tokens.truncate(count);
         Ok(())
     }
@@ -243,6 +251,6 @@ impl<T: Target> Decoder for Speculator<T> {
     }
 
     fn context(&self) -> usize {
-        self.target.context()
+        self.sequences.context()
     }
 }

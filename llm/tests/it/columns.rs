@@ -5,7 +5,7 @@
 use ga10b_llm::compare::{Bounds, Comparison};
 use ga10b_llm::engine::{MOST_COLUMNS, PAGE};
 use ga10b_llm::synthesize::MIXES;
-use ga10b_llm::{CacheType, ColumnId, Columns, ColumnsOptions, Decoder, Error, Model, Reference};
+use ga10b_llm::{CacheType, ColumnId, Columns, ColumnsOptions, Decoder, Error, Model, Reference, Sequences};
 use ga10b_oracles::sample;
 
 use crate::craft::Craft;

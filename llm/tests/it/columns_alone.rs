@@ -6,7 +6,7 @@ use ga10b_llm::engine::PAGE;
 use ga10b_llm::schedule::{Event, Finish, Request, Scheduler};
 use ga10b_llm::{
     CacheType, ColumnId, Columns, ColumnsOptions, Decoder, Engine, EngineOptions, Model, Sampler,
-    SamplerOptions,
+    SamplerOptions, Sequences,
 };
 
 use crate::craft::Craft;
@@ -158,6 +158,40 @@ fn weights_that_are_no_numbers_end_a_text() {
     let mut columns = columns(&model, 16, (1, CacheType::F16));
     let id = columns.admit().unwrap();
     assert_eq!(columns.next(id, 7, &mut greedy()).unwrap(), None);
+}
+
+/// Nothing of such a text is kept.
+#[test]
+fn a_value_past_the_cache_ends_its_text_alone() {
+    let craft = Craft::new("tiny-llama:f16").value("token_embd.weight", 9 * 512 + 5, 20000.0);
+    let model = craft.value("blk.0.attn_v.weight", 5, 6000.0).model().unwrap();
+    let mut scheduler = Scheduler::new(columns(&model, 32, (1, CacheType::F16)), 4).with_prefix_cache();
+    let mut run = |token: u32| {
+        let sampler = Sampler::new(SamplerOptions::GREEDY).with_bias(vec![(token, 1e6)]);
+        scheduler
+            .submit(Request { prompt: vec![3, 7], sampler, most: 8, ends: vec![], reuse: true })
+            .unwrap();
+        let mut finish = None;
+        while finish.is_none() {
+            finish = scheduler.step().unwrap().into_iter().find_map(|(_, event)| match event {
+                Event::Finished(finish) => Some(finish),
+                _ => None,
+            });
+        }
+        (finish, scheduler.load().cached_pages)
+    };
+    assert_eq!(run(5), (Some(Finish::Count), 1));
+    assert_eq!(run(9), (Some(Finish::NotFinite { position: 2 }), 0));
+    assert_eq!(run(5), (Some(Finish::Count), 1), "the next text is as before");
+}
+
+/// Zeros that the model computes are no error.
+#[test]
+fn logits_of_zeros_are_an_answer_where_the_output_is_zero() {
+    let model = Craft::new("tiny-llama:f32").scaled("output_norm.weight", 0.0).model().unwrap();
+    let mut columns = columns(&model, 16, (1, CacheType::F16));
+    let id = columns.admit().unwrap();
+    assert_eq!(text(&mut columns, id, 7, 3, greedy()), [0, 0, 0]);
 }
 
 #[test]

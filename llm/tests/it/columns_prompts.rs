@@ -11,7 +11,7 @@ use ga10b_llm::engine::{MOST_COLUMNS, PAGE};
 use ga10b_llm::schedule::{Event, Finish, Request, RequestId, Scheduler};
 use ga10b_llm::{
     CacheType, ColumnId, Columns, ColumnsOptions, Cut, Decoder, Error, Model, Reference, Sampler,
-    SamplerOptions,
+    SamplerOptions, Sequences,
 };
 use ga10b_oracles::sample;
 

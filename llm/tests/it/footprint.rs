@@ -2,7 +2,8 @@
 
 use ga10b_llm::synthesize::Synthesis;
 use ga10b_llm::{
-    CacheType, Columns, ColumnsOptions, Decoder, Engine, EngineOptions, Footprint, Mode, Model, embedded,
+    CacheType, Columns, ColumnsOptions, Decoder, Engine, EngineOptions, Footprint, Mode, Model, Sequences,
+    embedded,
 };
 use ga10b_sim::{Sim, SimConfig};
 use hcq::DeviceOptions;

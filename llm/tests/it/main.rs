@@ -30,6 +30,7 @@ mod schedule_prompts;
 mod sentencepiece;
 mod session;
 mod speculate;
+mod speculate_model;
 mod step_code;
 mod synthesize;
 mod tokenizer;

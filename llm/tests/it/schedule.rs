@@ -343,6 +343,36 @@ fn requests_on_columns_get_the_texts_that_they_get_alone() {
     assert!(load.accepted >= 10, "{load:?}");
 }
 
+/// A text whose keys or values are no numbers ends so, also where its logits did not tell, and nothing of it is shared.
+#[test]
+fn what_is_no_number_is_found_at_the_end_and_not_shared() {
+    for cancelled in [false, true] {
+        let model = Model { pages: 40, page: 16, context: 100, most: 2, poison: Some(9), ..Model::default() };
+        let mut scheduler = Scheduler::new(model, 8).with_prefix_cache();
+        let mut run = |prompt: Vec<u32>, cancelled: bool| {
+            let sampler = Sampler::new(SamplerOptions::GREEDY).with_bias(vec![(5, 1e6)]);
+            let request = Request { prompt, sampler, most: 12, ends: vec![], reuse: true };
+            let id = scheduler.submit(request).unwrap();
+            let mut finish = None;
+            for step in 0..20 {
+                if cancelled && step == 10 {
+                    scheduler.cancel(id).unwrap();
+                }
+                finish =
+                    scheduler.step().unwrap().into_iter().fold(finish, |finish, (_, event)| match event {
+                        Event::Finished(reason) => Some(reason),
+                        _ => finish,
+                    });
+            }
+            (finish, scheduler.load().cached_pages)
+        };
+        assert_eq!(run(vec![3; 20], false), (Some(Finish::Count), 2));
+        let finish = if cancelled { None } else { Some(Finish::NotFinite { position: 11 }) };
+        let (found, pages) = run(vec![9], cancelled);
+        assert_eq!((found, pages), (finish, if cancelled { 2 } else { 0 }));
+    }
+}
+
 /// Prompts that arrive together are processed once, whatever they have in common.
 #[test]
 fn what_prompts_begin_with_is_processed_once() {

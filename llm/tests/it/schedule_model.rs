@@ -31,6 +31,8 @@ pub(crate) struct Model {
     pub(crate) page: usize,
     /// Tokens after whole pages that are a chunk; `None` if there are no chunks.
     pub(crate) least: Option<usize>,
+    /// A token whose keys and values are no numbers, which only a look at them tells.
+    pub(crate) poison: Option<u32>,
     /// Whether a text has steps of its own.
     pub(crate) alone: bool,
     pub(crate) context: usize,
@@ -202,6 +204,10 @@ impl Sequences for Model {
         Ok(())
     }
 
+    fn position(&self, id: u32) -> Result<usize> {
+        self.texts.get(&id).map(|text| text.tokens.len()).ok_or(Error::Released)
+    }
+
     fn pages_needed(&self, id: u32, tokens: usize) -> Result<usize> {
         let Text { tokens: own, pages } = self.texts.get(&id).ok_or(Error::Released)?;
         let len = own.len();
@@ -227,6 +233,10 @@ impl Sequences for Model {
     fn next(&mut self, id: u32, token: u32, sampler: &mut Sampler) -> Result<Option<u32>> {
         self.step(&[(id, if self.alone { alone(token) } else { token })])?;
         Ok(Some(sampler.sample(&self.logits[0])))
+    }
+
+    fn is_finite(&self, id: u32) -> Result<bool> {
+        Ok(self.poison.is_none_or(|poison| !self.texts[&id].tokens.contains(&poison)))
     }
 
     fn cut(&mut self, tokens: usize) -> Result<Cut> {

@@ -6,6 +6,8 @@ use std::collections::HashMap;
 
 use ga10b_llm::engine::PAGE;
 use ga10b_llm::schedule::{Event, Finish, Request, RequestId, Scheduler};
+use ga10b_llm::speculate::{DraftModel, SpeculatorOptions};
+use ga10b_llm::synthesize::SHAPES;
 use ga10b_llm::{CacheType, Columns, ColumnsOptions, Sampler, SamplerOptions};
 
 use crate::craft::Craft;
@@ -71,6 +73,27 @@ fn pages_that_are_shared_change_no_bit() {
         assert_eq!(pages, caching.load().cached_pages);
         caching.forget();
         assert_eq!(caching.sequences().free_pages(), options.pages);
+    }
+}
+
+#[test]
+fn every_architecture_shares_beginnings_and_takes_drafts() {
+    let tiny = SHAPES.iter().copied().filter(|shape| shape.starts_with("tiny-")).collect();
+    for shape in ga10b_oracles::sample("architectures that are served", tiny, 3) {
+        let model = Craft::new(&format!("{shape}:q8_0")).model().unwrap();
+        let options = ColumnsOptions::new(2, 96).with_chunks();
+        let build = || Columns::new(&device(), &model, &options).unwrap();
+        // The first 41 tokens are a chunk.
+        let prompt = |own: u32| -> Vec<u32> { (0..41).map(|i| i * 23 % 1000).chain([own]).collect() };
+        let mut plain = Scheduler::new(build(), 4);
+        let wanted = [1, 2].map(|own| alone(&mut plain, &prompt(own), 3, false).0);
+        let draft = Box::new(DraftModel::new(build()));
+        let options = SpeculatorOptions::new(3).fixed();
+        let mut shared = Scheduler::new(build(), 4).with_prefix_cache().with_draft(draft, options);
+        let found = [1, 2].map(|own| alone(&mut shared, &prompt(own), 3, true));
+        let [first, second] = wanted;
+        assert_eq!(found, [(first, 0), (second, 41)], "{shape}");
+        assert!(shared.load().proposed > 0, "{shape}");
     }
 }
 

@@ -9,8 +9,8 @@ use ga10b_llm::generate::{Generation, Stop, extend};
 use ga10b_llm::gguf::{Array, Value};
 use ga10b_llm::sampler::Penalties;
 use ga10b_llm::speculate::{
-    Draft, DraftModel, Kind, Lengths, Lookup, NoDraft, Proposal, Sequence, Speculator, SpeculatorOptions,
-    Target, Text, check_vocabularies,
+    Draft, DraftModel, Kind, Lengths, Lookup, NoDraft, Proposal, Speculator, SpeculatorOptions, Text,
+    check_vocabularies,
 };
 use ga10b_llm::{
     CacheType, Columns, ColumnsOptions, Decoder, Error, Model, Result, Sampler, SamplerOptions, Tokenizer,
@@ -21,122 +21,7 @@ use proptest::prelude::*;
 use crate::craft::Craft;
 use crate::open::device;
 use crate::schedule_model;
-
-const VOCAB: u32 = 24;
-
-/// The logits after `text`; `None` for the few texts that have none.
-fn logits_of(text: &[u32]) -> Option<Vec<f32>> {
-    let mut hash = 17u32;
-    text.iter().for_each(|token| hash = (hash ^ token).wrapping_mul(0x9e37_79b1).rotate_left(7));
-    let value = |i: u32| (hash.wrapping_mul(2 * i + 1).rotate_left(i) >> 20) as f32 / 512.0;
-    (!hash.is_multiple_of(61)).then(|| (0..VOCAB).map(value).collect())
-}
-
-fn best(logits: &[f32]) -> u32 {
-    let better = |best: usize, i: usize| if logits[i] > logits[best] { i } else { best };
-    (0..logits.len()).fold(0, better) as u32
-}
-
-/// The text that follows, until there are no logits.
-fn continuation(tokens: &[u32], count: usize) -> Vec<u32> {
-    let mut text = tokens.to_vec();
-    while text.len() < tokens.len() + count {
-        let Some(logits) = logits_of(&text) else { break };
-        text.push(best(&logits));
-    }
-    text.split_off(tokens.len())
-}
-
-/// One token at a time.
-struct Plain {
-    tokens: Vec<u32>,
-    context: usize,
-}
-
-impl Decoder for Plain {
-    fn step(&mut self, token: u32) -> Result<Vec<f32>> {
-        if token >= VOCAB {
-            return Err(Error::Token { token, vocab: VOCAB as usize });
-        }
-        if self.tokens.len() == self.context {
-            return Err(Error::ContextFull { position: self.context, context: self.context });
-        }
-        self.tokens.push(token);
-        let position = self.tokens.len() - 1;
-        logits_of(&self.tokens).ok_or_else(|| {
-            self.tokens.clear();
-            Error::NotFinite { phase: "step", layer: None, position }
-        })
-    }
-
-    fn truncate(&mut self, count: usize) -> Result<()> {
-        self.tokens.truncate(count);
-        Ok(())
-    }
-
-    fn position(&self) -> usize {
-        self.tokens.len()
-    }
-
-    fn context(&self) -> usize {
-        self.context
-    }
-}
-
-/// Several tokens at a time.
-struct Several {
-    tokens: Vec<u32>,
-    context: usize,
-    columns: usize,
-    logits: Vec<Option<Vec<f32>>>,
-}
-
-impl Target for Several {
-    fn most_columns(&self) -> usize {
-        self.columns
-    }
-
-    fn context(&self) -> usize {
-        self.context
-    }
-
-    fn vocab(&self) -> usize {
-        VOCAB as usize
-    }
-
-    fn prefill(&mut self, tokens: &[u32]) -> Result<Vec<f32>> {
-        let all = [&self.tokens[..], tokens].concat();
-        if all.len() > self.context {
-            return Err(Error::ContextFull { position: self.context, context: self.context });
-        }
-        let position = all.len() - 1;
-        let bad = Error::NotFinite { phase: "step", layer: None, position };
-        let logits = logits_of(&all).ok_or(bad)?;
-        (self.tokens, self.logits) = (all, vec![]);
-        Ok(logits)
-    }
-
-    fn step(&mut self, tokens: &[u32]) -> Result<Vec<Option<u32>>> {
-        assert!(!tokens.is_empty() && tokens.len() <= self.columns, "a step of {} tokens", tokens.len());
-        assert!(tokens.iter().all(|token| *token < VOCAB), "a token that does not exist");
-        self.logits.clear();
-        for token in tokens {
-            self.tokens.push(*token);
-            self.logits.push(logits_of(&self.tokens));
-        }
-        assert!(self.tokens.len() <= self.context, "past the context");
-        Ok(self.logits.iter().map(|logits| logits.as_deref().map(best)).collect())
-    }
-
-    fn logits(&self, column: usize) -> Result<Vec<f32>> {
-        Ok(self.logits[column].clone().expect("logits that are none"))
-    }
-
-    fn truncate(&mut self, len: usize) -> Result<()> {
-        self.tokens.truncate(len);
-        Ok(())
-    }
-}
+use crate::speculate_model::{Plain, Several, VOCAB, continuation, logits_of};
 
 /// The behaviour of a draft when it is asked.
 #[derive(Clone, Debug)]
@@ -241,7 +126,7 @@ proptest! {
         let target = Several { tokens: vec![], context, columns, logits: vec![] };
         let options = SpeculatorOptions { most, adaptive };
         let draft = Box::new(Scripted(answers.into_iter()));
-        let mut decoder = Speculator::new(target, draft, options);
+        let mut decoder = Speculator::new(target, draft, options).unwrap();
         let mut plain = Plain { tokens: vec![], context };
         let (mut own, mut wanted) = (sampler(number), sampler(number));
         let (mut next, mut tokens) = (5, 0);
@@ -346,11 +231,10 @@ fn model(name: &str) -> Model {
     Craft::new(name).model().unwrap()
 }
 
-fn speculator(model: &Model, (context, kv): (usize, CacheType), most: usize) -> Speculator<Sequence> {
+fn speculator(model: &Model, (context, kv): (usize, CacheType), most: usize) -> Speculator<Columns> {
     let options = ColumnsOptions::new(1, context).with_cache(kv);
     let columns = Columns::new(&device(), model, &options).unwrap();
-    let target = Sequence::new(columns).unwrap();
-    Speculator::new(target, Box::new(NoDraft), SpeculatorOptions::new(most).fixed())
+    Speculator::new(columns, Box::new(NoDraft), SpeculatorOptions::new(most).fixed()).unwrap()
 }
 
 /// `count` tokens after `prompt`, of an empty context.
@@ -466,7 +350,7 @@ fn a_text_ends_where_it_ends_without_a_draft() {
     let stop = pieces[4..7].concat();
 
     let mut small = speculator(&plain, (prompt.len() + 9, CacheType::F16), MOST);
-    let runs = |decoder: &mut Speculator<Sequence>, small: &mut Speculator<Sequence>| {
+    let runs = |decoder: &mut Speculator<Columns>, small: &mut Speculator<Columns>| {
         [
             generated(decoder, &ends, &prompt, (24, None)),
             generated(decoder, &usual, &prompt, (24, Some(&stop))),

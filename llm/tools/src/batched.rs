@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use ga10b_llm::engine::{LaunchTime, MOST_COLUMNS};
-use ga10b_llm::{ColumnId, Columns, Result};
+use ga10b_llm::{ColumnId, Columns, Result, Sequences};
 /// The plan of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchPlan {

@@ -115,11 +115,11 @@ pub const CHIPS: [Chip; 7] = [
         ],
     },
     Chip {
-        key: "h200",
-        title: "H200",
-        source: "NVIDIA's data sheet; the clock as it was measured",
+        key: "h100",
+        title: "H100",
+        source: "NVIDIA's data sheet (SXM5, 80 GB); the clock as it was measured",
         l2_bytes: 50 << 20,
-        modes: &[("1980 MHz", 132.0, 1980.0, 4800.0)],
+        modes: &[("1980 MHz", 132.0, 1980.0, 3350.0)],
     },
 ];
 

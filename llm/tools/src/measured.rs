@@ -134,22 +134,22 @@ impl Measurements {
         if self.is_of_columns() { machine.of_columns() } else { machine }
     }
 
-    /// The measurements of an H200 that [`Fitted::DEFAULT`] fits.
+    /// The measurements of an H100 that [`Fitted::DEFAULT`] fits.
     ///
     /// # Errors
     /// None, as long as the file in `llm/tools/data` is one.
-    pub fn of_h200() -> Result<Self, ReadError> {
-        Self::from_json(include_str!("../data/h200.json"))
+    pub fn of_h100() -> Result<Self, ReadError> {
+        Self::from_json(include_str!("../data/h100.json"))
     }
 
-    /// The measurements of an H200 with several sequences, which [`FittedColumns::DEFAULT`] fits.
+    /// The measurements of an H100 with several sequences, which [`FittedColumns::DEFAULT`] fits.
     ///
     /// # Errors
     /// None, as long as the file in `llm/tools/data` is one.
     ///
     /// [`FittedColumns::DEFAULT`]: crate::roofline::FittedColumns::DEFAULT
-    pub fn of_h200_columns() -> Result<Self, ReadError> {
-        Self::from_json(include_str!("../data/h200-columns.json"))
+    pub fn of_h100_columns() -> Result<Self, ReadError> {
+        Self::from_json(include_str!("../data/h100-columns.json"))
     }
 }
 
@@ -301,7 +301,7 @@ mod tests {
     fn a_file_that_is_not_one_is_refused() {
         let mut file = Measurements {
             schema: SCHEMA.to_owned(),
-            chip: "h200".to_owned(),
+            chip: "h100".to_owned(),
             note: String::new(),
             points: vec![point("m", 1_000_000, 2, 5)],
         };

@@ -91,9 +91,9 @@ pub struct Fitted {
 }
 
 impl Fitted {
-    /// The constants in use: those that fit `llm/tools/data/h200.json`.
+    /// The constants in use: those that fit `llm/tools/data/h100.json`.
     pub const DEFAULT: Self =
-        Self { share: 0.825, ipc: 1.933, attention_ipc: 1.671, exchange_cycles: 2444.0, launch_us: 2.0 };
+        Self { share: 0.838, ipc: 1.54, attention_ipc: 0.329, exchange_cycles: 1901.0, launch_us: 2.0 };
 }
 
 /// The constants of the launches of a step of a batch ([`Columns`](ga10b_llm::Columns)), in place of
@@ -109,9 +109,9 @@ pub struct FittedColumns {
 }
 
 impl FittedColumns {
-    /// The constants in use: those that fit `llm/tools/data/h200-columns.json`. Its points are bound by issue;
+    /// The constants in use: those that fit `llm/tools/data/h100-columns.json`. Its points are bound by issue;
     /// the share of DRAM is that of the persistent step.
-    pub const DEFAULT: Self = Self { share: Fitted::DEFAULT.share, ipc: 0.8, link_cycles: 1150.0 };
+    pub const DEFAULT: Self = Self { share: Fitted::DEFAULT.share, ipc: 0.92, link_cycles: 1800.0 };
 }
 
 /// The constants of a machine.

@@ -160,6 +160,10 @@ impl Sequences for FaultyColumns {
         self.inner.truncate(id, len)
     }
 
+    fn position(&self, id: ColumnId) -> Result<usize> {
+        self.inner.position(id)
+    }
+
     fn pages_needed(&self, id: ColumnId, tokens: usize) -> Result<usize> {
         self.inner.pages_needed(id, tokens)
     }

@@ -48,12 +48,7 @@ impl Columns {
         let position = self.table(id)?.len;
         self.with_logits = 0;
         if !alone.probed {
-            // It is more tolerant, as it computes in integers, of weights that are no numbers.
-            self.steps.write(&[self.column(id, token, position)?])?;
-            self.steps.run(&self.model, &mut self.queue, 1, true)?;
-            let mut logits = vec![0.0; self.vocab()];
-            self.steps.read_logits(0, &mut logits)?;
-            if !all_finite(&logits) {
+            if !self.is_sound(id, token, position)? {
                 return Ok(None);
             }
             alone.probed = true;
@@ -70,13 +65,23 @@ impl Columns {
             None | Some(0) => {
                 let mut logits = vec![0.0; self.vocab()];
                 alone.read_logits(&self.steps, &mut logits)?;
-                let good = are_plausible(&logits);
+                let good = are_plausible(&logits) || self.is_sound(id, token, position)?;
                 good.then(|| chosen.unwrap_or_else(|| sampler.sample(&logits)))
             }
             token => token,
         };
         self.advance(&[(id, token)]);
         Ok(next)
+    }
+
+    /// Whether a batch step gives numbers for a token: a persistent step is more tolerant, as it computes in integers,
+    /// of weights that are no numbers, and gives zeros of what is too large.
+    fn is_sound(&mut self, id: ColumnId, token: u32, position: usize) -> Result<bool> {
+        self.steps.write(&[self.column(id, token, position)?])?;
+        self.steps.run(&self.model, &mut self.queue, 1, true)?;
+        let mut logits = vec![0.0; self.vocab()];
+        self.steps.read_logits(0, &mut logits)?;
+        Ok(all_finite(&logits))
     }
 
     /// Whether all keys and values of a sequence are numbers, as far as its steps would not have said so: a

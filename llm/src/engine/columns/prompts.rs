@@ -132,45 +132,4 @@ impl Columns {
         }
         self.with_logits = 0;
     }
-
-    /// Processes a prompt, in chunks what [`Columns::cut`] says if it begins the sequence, and returns the most
-    /// likely token after it; the logits are those of the column that is returned too.
-    ///
-    /// # Errors
-    /// [`Error::EmptyPrompt`], [`Error::NotFinite`]; as [`Columns::step`]. The sequence then is as it was.
-    pub fn prefill(&mut self, id: ColumnId, tokens: &[u32]) -> Result<(usize, u32)> {
-        let before = self.table(id)?.len;
-        self.check(&[(id, tokens.len())], tokens)?;
-        let result = self.process(id, before, tokens);
-        if result.is_err() {
-            self.truncate(id, before)?;
-        }
-        result
-    }
-
-    /// Processes the chunks of a prompt that begins its sequence, as [`Columns::cut`] has them, and returns the
-    /// number of their tokens; the others, the last with them, are for columns.
-    ///
-    /// # Errors
-    /// As [`Columns::chunk`].
-    pub fn prefill_chunks(&mut self, id: ColumnId, prompt: &[u32]) -> Result<usize> {
-        let (cut, mut done) = (self.cut(prompt.len())?, 0);
-        while let Some(count) = cut.chunk_at(done) {
-            self.chunk(id, &prompt[done..][..count])?;
-            done += count;
-        }
-        Ok(done)
-    }
-
-    /// Processes the next tokens of a sequence that has `before` tokens.
-    fn process(&mut self, id: ColumnId, before: usize, tokens: &[u32]) -> Result<(usize, u32)> {
-        let done = if before == 0 { self.prefill_chunks(id, tokens)? } else { 0 };
-        let work: Vec<(ColumnId, u32)> = tokens[done..].iter().map(|token| (id, *token)).collect();
-        let mut steps = work.chunks(MOST_COLUMNS);
-        let last = steps.next_back().ok_or(Error::EmptyPrompt)?;
-        steps.try_for_each(|work| self.fill(work))?;
-        let (column, position) = (last.len() - 1, before + tokens.len() - 1);
-        let bad = Error::NotFinite { phase: "step", layer: None, position };
-        Ok((column, self.step(last)?[column].ok_or(bad)?))
-    }
 }

@@ -1,4 +1,4 @@
-//! Predictions for an H200 beside measurements on one.
+//! Predictions for an H100 beside measurements on one.
 
 use ga10b_llm_tools::chips::Chip;
 use ga10b_llm_tools::measured::{Measurements, compare, fit};
@@ -10,13 +10,13 @@ const MOST_PERCENT: f64 = 10.0;
 const MOST_PERCENT_OF_COLUMNS: f64 = 7.0;
 
 fn measured() -> (Machine, Measurements) {
-    let file = Measurements::from_json(include_str!("../../data/h200.json")).expect("a file of measurements");
+    let file = Measurements::from_json(include_str!("../../data/h100.json")).expect("a file of measurements");
     let chip: Chip = file.chip.parse().expect("a chip");
     (chip.machines().remove(0), file)
 }
 
 #[test]
-fn predictions_for_an_h200_are_within_the_error_that_the_docs_promise() {
+fn predictions_for_an_h100_are_within_the_error_that_the_docs_promise() {
     let (machine, file) = measured();
     for row in compare(&machine, &file.points) {
         assert!(row.error_percent.abs() <= MOST_PERCENT, "{row:?}");
@@ -25,7 +25,7 @@ fn predictions_for_an_h200_are_within_the_error_that_the_docs_promise() {
 
 #[test]
 fn predictions_of_several_sequences_are_within_the_error_that_the_docs_promise() {
-    let file = Measurements::of_h200_columns().expect("a file of measurements");
+    let file = Measurements::of_h100_columns().expect("a file of measurements");
     let chip: Chip = file.chip.parse().expect("a chip");
     let rows = compare(&file.machine(chip.machines().remove(0)), &file.points);
     assert_eq!(rows.iter().filter_map(|row| row.columns).collect::<Vec<_>>(), [1, 2, 4, 8, 16, 32]);
