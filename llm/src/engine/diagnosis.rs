@@ -4,11 +4,14 @@
 //! Only a step that gave NaN, infinity or nothing but zeros is run again this way, so a good one pays
 //! nothing.
 
+use std::ops::Range;
+
 use half::f16;
 use hcq::Queue;
 
 use crate::cache::BLOCK;
 use crate::engine::batch::{Column, Steps};
+use crate::engine::cache::PAGE;
 use crate::engine::launch::{Launch, record};
 use crate::engine::layers::LayerMemory;
 use crate::engine::matrix::fits;
@@ -42,7 +45,7 @@ impl Suspect<'_> {
         // Bad values of an earlier position in the cache spoil all later ones.
         let mut at = position;
         for layer in &self.model.layers {
-            at = scan((self.model, self.pages), layer, at)?.bad.unwrap_or(at);
+            at = scan((self.model, self.pages), layer, 0..at + 1)?.bad.unwrap_or(at);
         }
         let found = self.trace(at)?;
         Ok(found.unwrap_or(Error::NotFinite { phase: "step", layer: None, position: at }))
@@ -54,7 +57,7 @@ impl Suspect<'_> {
     pub fn find_zeros(&mut self, position: usize) -> Result<Option<Error>> {
         let mut at = position;
         for layer in &self.model.layers {
-            at = scan((self.model, self.pages), layer, at)?.zero.unwrap_or(at);
+            at = scan((self.model, self.pages), layer, 0..at + 1)?.zero.unwrap_or(at);
         }
         self.trace(at)
     }
@@ -84,7 +87,7 @@ impl Suspect<'_> {
             }
             if launch.role == "rotate, cache"
                 && let Some(index) = layer
-                && scan((m, pages), &m.layers[index], at)?.bad == Some(at)
+                && scan((m, pages), &m.layers[index], 0..at + 1)?.bad == Some(at)
             {
                 return Ok(Some(Error::CacheRange { layer: index, position: at, kv: m.cache.kv.name() }));
             }
@@ -98,7 +101,7 @@ impl Suspect<'_> {
         let Some(last) = positions.checked_sub(1) else { return Ok(()) };
         let mut zeros = false;
         for layer in &self.model.layers {
-            let found = scan((self.model, self.pages), layer, last)?;
+            let found = scan((self.model, self.pages), layer, 0..positions)?;
             if found.bad.is_some() {
                 return Err(self.find(last)?);
             }
@@ -146,34 +149,43 @@ pub struct Scan {
     pub zero: Option<usize>,
 }
 
-/// Looks at the positions up to `last`; the scales say it in q8_0.
-pub fn scan((m, pages): (&DeviceModel, &[u32]), layer: &LayerMemory, last: usize) -> Result<Scan> {
+/// Looks at some positions of a sequence with these `pages`; the scales say it in q8_0. Reads whole pages: many reads
+/// of a head each would take longer.
+pub fn scan(
+    (m, pages): (&DeviceModel, &[u32]),
+    layer: &LayerMemory,
+    positions: Range<usize>,
+) -> Result<Scan> {
     let c = &m.config;
     let (start, per_row) = match m.cache.scales_at {
         None => (0, c.head_dim),
         Some(at) => (u64::from(at), c.head_dim / BLOCK as usize),
     };
-    let row_bytes = 2 * per_row as u64;
+    let per_page = c.kv_heads * PAGE * per_row;
     let mut found = Scan::default();
-    let caches = [(&layer.keys, true), (&layer.values, false)];
-    for ((cache, are_keys), head) in
-        caches.into_iter().flat_map(|c| (0..m.config.kv_heads).map(move |h| (c, h)))
-    {
-        let mut values = Vec::new();
-        for (row, count) in m.cache.rows(head, pages, last + 1) {
-            values.extend(cache.read_vec::<u16>(start + row * row_bytes, count as usize * per_row)?);
+    for (number, page) in pages.iter().enumerate() {
+        let first = number * PAGE;
+        let inside = positions.start.max(first)..positions.end.min(first + PAGE);
+        if inside.is_empty() {
+            continue;
         }
-        let first = |holds: &dyn Fn(&[f16]) -> bool| {
-            values.chunks_exact(per_row).position(|row| {
-                let values: Vec<f16> = row.iter().map(|bits| f16::from_bits(*bits)).collect();
-                holds(&values)
-            })
-        };
-        let bad = first(&|values| values.iter().any(|v| !v.is_finite()));
-        found.bad = found.bad.into_iter().chain(bad).min();
-        if are_keys {
-            let zero = first(&|values| values.iter().all(|v| *v == f16::ZERO));
-            found.zero = found.zero.into_iter().chain(zero).min();
+        for (cache, are_keys) in [(&layer.keys, true), (&layer.values, false)] {
+            let at = start + 2 * u64::from(*page) * per_page as u64;
+            let values = cache.read_vec::<u16>(at, per_page)?;
+            let heads = values.chunks_exact(PAGE * per_row);
+            let rows = heads.flat_map(|head| {
+                inside.clone().zip(head[(inside.start - first) * per_row..].chunks_exact(per_row))
+            });
+            for (position, row) in rows {
+                let is_first = |known: Option<usize>| known.is_none_or(|known| position < known);
+                if is_first(found.bad) && row.iter().any(|bits| !f16::from_bits(*bits).is_finite()) {
+                    found.bad = Some(position);
+                }
+                let is_zero = || row.iter().all(|bits| f16::from_bits(*bits) == f16::ZERO);
+                if are_keys && is_first(found.zero) && is_zero() {
+                    found.zero = Some(position);
+                }
+            }
         }
     }
     Ok(found)

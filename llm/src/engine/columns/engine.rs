@@ -86,6 +86,8 @@ pub struct Columns {
     pub(super) begun: Option<Begun>,
     /// The persistent step of a text that is alone, if it is wanted and there is one for the model.
     pub(super) alone: Option<Alone>,
+    /// The first position of its sequence that such a step has written.
+    pub(super) alone_from: usize,
 }
 
 impl fmt::Debug for Columns {
@@ -141,6 +143,7 @@ impl Columns {
             with_logits: 0,
             begun: None,
             alone,
+            alone_from: usize::MAX,
             model,
             options,
         })
@@ -188,6 +191,7 @@ impl Columns {
 
     pub(super) fn place(&mut self, table: Table) -> Result<ColumnId> {
         let number = self.vacant()?;
+        self.alone_from = usize::MAX;
         let slot = &mut self.slots[number];
         (slot.table, slot.stale) = (Some(table), true);
         Ok(ColumnId { slot: fits(number)?, generation: slot.generation })

@@ -53,6 +53,7 @@ impl Columns {
             }
             alone.probed = true;
         }
+        self.alone_from = self.alone_from.min(position);
         let wanted = alone.wanted(sampler, false)?;
         let Self { model, steps, queue, .. } = self;
         alone.run(On { model, steps, queue }, (token, position), wanted, &mut None)?;
@@ -85,15 +86,14 @@ impl Columns {
     }
 
     /// Whether all keys and values of a sequence are numbers, as far as its steps would not have said so: a
-    /// persistent step computes with numbers from those that are none. Reads all of them then.
+    /// persistent step computes with numbers from those that are none. Reads the pages of what such steps wrote.
     ///
     /// # Errors
     /// [`Error::Released`](crate::Error::Released); what the device reports.
     pub fn is_finite(&self, id: ColumnId) -> Result<bool> {
         let table = self.table(id)?;
-        let (Some(last), true) = (table.len.checked_sub(1), self.streams()) else { return Ok(true) };
         for layer in &self.model.layers {
-            if scan((&self.model, &table.pages), layer, last)?.bad.is_some() {
+            if scan((&self.model, &table.pages), layer, self.alone_from..table.len)?.bad.is_some() {
                 return Ok(false);
             }
         }
