@@ -113,15 +113,24 @@ impl Suspect<'_> {
         Ok(())
     }
 
-    /// Runs `token` at `position`, which the state has, by a batch step and checks its logits: a step in one
-    /// launch is more tolerant, as it computes in integers, of weights that are no numbers.
+    /// Finds the reason if a batch step gives no numbers for `token` at `position`, which the state has.
     pub fn probe(&mut self, token: u32, position: usize) -> Result<()> {
-        self.steps.write(&[Column { token, position: fits(position)?, table: 0 }])?;
-        self.steps.run(self.model, self.queue, 1, true)?;
-        let mut logits = vec![0.0; self.model.config.vocab];
-        self.steps.read_logits(0, &mut logits)?;
-        if all_finite(&logits) { Ok(()) } else { Err(self.find(position)?) }
+        let column = Column { token, position: fits(position)?, table: 0 };
+        match gives_numbers(self.model, self.steps, self.queue, column)? {
+            true => Ok(()),
+            false => Err(self.find(position)?),
+        }
     }
+}
+
+/// Whether a batch step gives numbers for a token: a step in one launch is more tolerant, as it computes in integers, of
+/// weights that are no numbers, and gives zeros of what is too large.
+pub fn gives_numbers(m: &DeviceModel, steps: &mut Steps, queue: &mut Queue, column: Column) -> Result<bool> {
+    steps.write(&[column])?;
+    steps.run(m, queue, 1, true)?;
+    let mut logits = vec![0.0; m.config.vocab];
+    steps.read_logits(0, &mut logits)?;
+    Ok(all_finite(&logits))
 }
 
 /// Whether all values are finite. Looks at every one even after a bad one, which compiles to vector

@@ -87,17 +87,15 @@ pub trait Sequences {
     fn logits(&self, column: usize) -> Result<Vec<f32>>;
 
     /// Processes the next token of a text that is alone in its step and chooses the one after it; `None` if no logit
-    /// is a number. By itself as [`Sequences::step`] and `sampler` do.
+    /// is a number. By itself as [`Sequences::step`] and `sampler` do; [`Columns`] with
+    /// [`ColumnsOptions::stream`](crate::ColumnsOptions::stream) in one launch, whose bits are its own.
     ///
     /// # Errors
     /// The device's errors.
     fn next(&mut self, id: Self::Id, token: u32, sampler: &mut Sampler) -> Result<Option<u32>> {
-        let greedy = self.step(&[(id, token)])?[0];
-        match greedy.is_none() || sampler.is_greedy() {
-            true => Ok(greedy),
-            false => Ok(Some(sampler.sample(&self.logits(0)?))),
-        }
+        next_by_step(self, (id, token), sampler)
     }
+
     /// Whether all that is cached of a sequence is a number, at the end of its text; by itself yes, because
     /// [`Sequences::step`] says so.
     ///
@@ -186,6 +184,19 @@ fn processed<S: Sequences + ?Sized>(
     Ok((column, s.step(last)?[column].ok_or(bad)?))
 }
 
+/// [`Sequences::next`] by [`Sequences::step`].
+fn next_by_step<S: Sequences + ?Sized>(
+    s: &mut S,
+    work: (S::Id, u32),
+    sampler: &mut Sampler,
+) -> Result<Option<u32>> {
+    let greedy = s.step(&[work])?[0];
+    match greedy.is_none() || sampler.is_greedy() {
+        true => Ok(greedy),
+        false => Ok(Some(sampler.sample(&s.logits(0)?))),
+    }
+}
+
 impl Sequences for Columns {
     type Id = ColumnId;
     type Page = KeptPage;
@@ -263,7 +274,10 @@ impl Sequences for Columns {
     }
 
     fn next(&mut self, id: ColumnId, token: u32, sampler: &mut Sampler) -> Result<Option<u32>> {
-        self.next(id, token, sampler)
+        match self.next_by_stream(id, token, sampler) {
+            Some(next) => next,
+            None => next_by_step(self, (id, token), sampler),
+        }
     }
 
     fn is_finite(&self, id: ColumnId) -> Result<bool> {

@@ -146,8 +146,8 @@ pub fn takes(m: &DeviceModel) -> bool {
         && phases < PHASES_PER_STEP as usize - 1
 }
 
-/// Lowers the model `m` to steps of the sequence in `state`, whose pages are listed in `pages`. `None` if the kernel does not
-/// take it or does not fit the device.
+/// Lowers the model `m` to steps of the sequence in `state`, whose pages are listed in `pages`. `None` if the kernel
+/// does not take it or does not fit the device.
 ///
 /// # Errors
 /// The device's errors.

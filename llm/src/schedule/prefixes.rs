@@ -2,8 +2,8 @@
 //!
 //! A tree. A node is a page with the tokens in it and who wrote each; its children continue it, so only whole
 //! pages have any. Tokens are compared themselves, never a hash of them; a token is another one than the same
-//! token that others wrote ([`Writer`]), because keys and values differ. No node begins with what is in a sibling, so what a prompt has most in common with is beside it in
-//! the order of the siblings.
+//! token that others wrote ([`Writer`]), because keys and values differ. No node begins with what is in a sibling, so
+//! what a prompt has most in common with is beside it in the order of the siblings.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Included, Unbounded};

@@ -95,8 +95,7 @@ impl<S: Sequences> Scheduler<S> {
     }
 
     /// Lets texts propose tokens in columns that a step has anyway ([`Sequences::columns_for`]), or, alone, in as many
-    /// as pay. Each token is
-    /// chosen from the logits after exactly those before it: texts are the same.
+    /// as pay. Each token is chosen from the logits after exactly those before it: texts are the same.
     #[must_use]
     pub fn with_draft(self, draft: Box<dyn Draft>, options: SpeculatorOptions) -> Self {
         Self { proposals: Some(Proposals::new(draft, options)), ..self }

@@ -39,7 +39,8 @@ struct Open<I> {
 
 impl<S: Sequences> DraftModel<S> {
     /// A draft of `sequences`, which nothing else uses and which has as many sequences as there are texts at a
-    /// time; of one text the persistent step is fastest ([`ColumnsOptions::stream`](crate::ColumnsOptions::stream)). Past its context, for lack of pages and after tokens that it does not have it proposes nothing.
+    /// time; of one text the persistent step is fastest ([`ColumnsOptions::stream`](crate::ColumnsOptions::stream)).
+    /// Past its context, for lack of pages and after tokens that it does not have it proposes nothing.
     pub fn new(sequences: S) -> Self {
         Self { sequences, held: HashMap::new() }
     }

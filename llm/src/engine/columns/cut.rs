@@ -5,7 +5,7 @@
 //! in which chunk follows from the prompt's length: every whole page is a chunk, and so is what follows if it
 //! is long enough; the rest, and the last token always, are columns. A page that was a whole chunk has the
 //! keys and values that its tokens and those before it have in every prompt: it can be shared. The tokens of a text
-//! that has steps of its own ([`Columns::next`](crate::Columns::next)) round otherwise too.
+//! that has steps of its own ([`Sequences::next`](crate::Sequences::next)) round otherwise too.
 
 /// The kernels that write a position's keys and values. What they write depends on the tokens and on this alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -2,38 +2,31 @@
 
 use crate::engine::alone::{Alone, On, Wanted};
 use crate::engine::columns::engine::{ColumnId, Columns};
-use crate::engine::diagnosis::{all_finite, are_plausible, scan};
+use crate::engine::diagnosis::{are_plausible, gives_numbers, scan};
 use crate::error::Result;
 use crate::sampler::Sampler;
 
 impl Columns {
-    /// Whether [`Columns::next`] has a persistent step.
+    /// Whether texts have the persistent step ([`ColumnsOptions::stream`](crate::ColumnsOptions::stream)).
     pub fn streams(&self) -> bool {
         self.alone.is_some()
     }
 
-    /// Processes the next token of a text and chooses the one after it; `None` if no logit is a number. With
-    /// [`ColumnsOptions::stream`](crate::ColumnsOptions::stream) in one launch, where the model has such a kernel, whose bits are its own; else as
-    /// [`Columns::step`] and `sampler` do.
-    ///
-    /// # Errors
-    /// As [`Columns::step`].
-    pub fn next(&mut self, id: ColumnId, token: u32, sampler: &mut Sampler) -> Result<Option<u32>> {
-        let work = [(id, token)];
-        let Some(mut alone) = self.alone.take() else {
-            let greedy = self.step(&work)?[0];
-            return match greedy.is_none() || sampler.is_greedy() {
-                true => Ok(greedy),
-                false => Ok(Some(sampler.sample(&self.logits(0)?))),
-            };
-        };
-        let next = self.next_alone(&mut alone, work[0], sampler);
+    /// [`Sequences::next`](crate::Sequences::next) by the persistent step; `None` if there is none.
+    pub(crate) fn next_by_stream(
+        &mut self,
+        id: ColumnId,
+        token: u32,
+        sampler: &mut Sampler,
+    ) -> Option<Result<Option<u32>>> {
+        let mut alone = self.alone.take()?;
+        let next = self.next_alone(&mut alone, (id, token), sampler);
         if next.is_err() {
             // The first error is reported.
             let _ = alone.reset();
         }
         self.alone = Some(alone);
-        next
+        Some(next)
     }
 
     fn next_alone(
@@ -75,14 +68,10 @@ impl Columns {
         Ok(next)
     }
 
-    /// Whether a batch step gives numbers for a token: a persistent step is more tolerant, as it computes in integers,
-    /// of weights that are no numbers, and gives zeros of what is too large.
+    /// [`gives_numbers`] for a token at the end of a sequence.
     fn is_sound(&mut self, id: ColumnId, token: u32, position: usize) -> Result<bool> {
-        self.steps.write(&[self.column(id, token, position)?])?;
-        self.steps.run(&self.model, &mut self.queue, 1, true)?;
-        let mut logits = vec![0.0; self.vocab()];
-        self.steps.read_logits(0, &mut logits)?;
-        Ok(all_finite(&logits))
+        let column = self.column(id, token, position)?;
+        gives_numbers(&self.model, &mut self.steps, &mut self.queue, column)
     }
 
     /// Whether all keys and values of a sequence are numbers, as far as its steps would not have said so: a

@@ -17,7 +17,7 @@ pub struct ColumnsOptions {
     /// Whether prompts are processed in chunks where the model's shape allows it ([`Columns::cut`](crate::engine::Columns::cut)): faster,
     /// but what a sequence's logits are then also depends on the length of its prompt.
     pub chunks: bool,
-    /// Whether the tokens of a text are decoded by the persistent step ([`Columns::next`](crate::engine::Columns::next)),
+    /// Whether the tokens of a text are decoded by the persistent step ([`Sequences::next`](crate::Sequences::next)),
     /// if there is one sequence and the model has such a kernel: faster, but what a text's logits are then also
     /// depends on where its prompt ends.
     pub stream: bool,
