@@ -27,7 +27,7 @@
 //! work       gpfifo pushbuffer queue_metadata  # what a channel is sent
 //! machines   characteristics device doctor kernel_log page_table physical_dump  # what a machine reports
 //! code       cubin disassembly fat_binary lint source symbolic  # machine code and where it came from
-//! text       demangle hex known_lines markup report size  # how things are written
+//! text       catalogue demangle hex known_lines markup report size  # how things are written
 //! ```
 
 #![deny(unsafe_code)]
@@ -35,6 +35,7 @@
 pub mod address_map;
 #[allow(unsafe_code, reason = "requests to the driver, memory that the GPU shares, launches")]
 pub mod bringup;
+pub mod catalogue;
 pub mod characteristics;
 pub mod cubin;
 mod demangle;

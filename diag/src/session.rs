@@ -5,11 +5,15 @@ use std::collections::VecDeque;
 use crate::fault::explain::explain;
 use crate::fault::incident::{Grouper, Incident};
 use crate::fault::message::Messages;
+use crate::catalogue::{self, Class};
 use crate::fault::report::{FaultList, FaultReport, Subject, UnknownLine};
-use crate::kernel_log::{Entry, Kind, Parsed, Reader, Source, Unread};
+use crate::fault::story::{Context, follow, tell};
+use crate::kernel_log::{Entry, Kind, Parsed, Reader, Role, Source, Unread};
 use crate::known_lines::table::Table;
 use crate::process_map::map::ProcessMap;
 
+/// Faults kept beside those that are shown, since some turn out to follow from another.
+const SPARE: usize = 32;
 /// Unknown lines kept.
 const UNKNOWN: usize = 8;
 
@@ -31,6 +35,7 @@ struct Found {
     /// With the lines of the first of equal ones.
     faults: VecDeque<(FaultReport, Incident)>,
     messages: Messages,
+    context: Context,
     unknown_count: u64,
     unknown_errors: u64,
     unknown: VecDeque<UnknownLine>,
@@ -45,9 +50,30 @@ impl Found {
             return same.0.repeats.absorb(&report.repeats);
         }
         self.faults.push_back((report, incident.clone()));
-        if self.faults.len() > self.last {
+        if self.faults.len() > self.last + SPARE {
             self.faults.pop_front();
         }
+    }
+}
+
+impl Found {
+    /// Takes a line that is not explained.
+    fn unknown(&mut self, unread: Unread) {
+        self.unknown_count += 1;
+        self.unknown_errors += u64::from(unread.is_error);
+        let unit = Table::built_in().unit_around(&unread.text).map(str::to_owned);
+        let (line, is_error) = (unread.line, unread.is_error);
+        self.unknown.push_back(UnknownLine { line, is_error, unit, text: unread.text });
+        if self.unknown.len() > UNKNOWN {
+            self.unknown.pop_front();
+        }
+    }
+
+    /// Takes the line of an Xid that is no fault.
+    fn notice(&mut self, entry: Entry) {
+        let device = entry.device.unwrap_or_default();
+        let text = format!("NVRM: Xid (PCI:{device}): {}, {}", entry.xid.unwrap_or(0), entry.text);
+        self.messages.notice(entry.line, entry.time, entry.xid.unwrap_or(0), text);
     }
 }
 
@@ -65,6 +91,7 @@ impl Session {
                 of_platform: 0,
                 faults: VecDeque::new(),
                 messages: Messages::default(),
+                context: Context::default(),
                 unknown_count: 0,
                 unknown_errors: 0,
                 unknown: VecDeque::new(),
@@ -99,17 +126,30 @@ impl Session {
     /// The faults since the last call, each with the lines that explain it, for callers that know more of its
     /// process than this session does. [`Session::take_reports`] then returns the rest.
     pub fn take_faults(&mut self) -> Vec<(FaultReport, Incident)> {
-        let mut faults: Vec<_> = std::mem::take(&mut self.found.faults).into();
+        let found = &mut self.found;
+        let mut faults: Vec<_> = std::mem::take(&mut found.faults).into();
         // Incidents end in another order than they begin.
         faults.sort_by_key(|(f, _): &(FaultReport, _)| f.evidence.first().map_or(0, |e| e.line));
-        faults
+        let count = |faults: &[(FaultReport, Incident)]| -> u64 {
+            faults.iter().map(|(f, _)| f.repeats.count).sum()
+        };
+        let before = count(&faults);
+        let mut told = tell(faults, &found.messages.kept(), &mut found.context);
+        found.count -= before - count(&told);
+        told.drain(..told.len().saturating_sub(found.last));
+        told
     }
 
     /// The reports since the last call.
     pub fn take_reports(&mut self, source: &str) -> FaultList {
-        let faults = self.take_faults().into_iter().map(|(report, _)| report).collect();
+        let faults: Vec<FaultReport> = self.take_faults().into_iter().map(|(report, _)| report).collect();
         let found = &mut self.found;
-        let (messages, messages_dropped) = found.messages.hand_out();
+        for entry in found.context.failures() {
+            let (line, time, text) = (entry.line, entry.time, entry.text);
+            found.unknown(Unread { line, time, source: Source::Other, is_error: true, text });
+        }
+        let (mut messages, messages_dropped) = found.messages.hand_out();
+        follow(&mut messages, &faults);
         FaultList {
             source: source.to_owned(),
             lines: self.reader.lines(),
@@ -153,8 +193,16 @@ fn doubted(parsed: Parsed) -> Parsed {
     }
 }
 
+/// Whether an Xid reports that nothing failed.
+fn is_notice(entry: &Entry) -> bool {
+    let known = entry.xid.and_then(catalogue::xid);
+    known.is_some_and(|known| known.class == Class::Notice) && entry.kind == Kind::XidOther
+}
+
 fn sort(parsed: Parsed, grouper: &mut Grouper, found: &mut Found) {
     match doubted(parsed) {
+        Parsed::Entry(entry) if entry.kind.role() == Role::Context => found.context.push(entry),
+        Parsed::Entry(entry) if is_notice(&entry) => found.notice(entry),
         Parsed::Entry(entry) => grouper.push(entry, &mut |incident| found.take(&incident)),
         Parsed::Unknown(unread) => {
             if found.messages.take(&unread) {
@@ -164,14 +212,7 @@ fn sort(parsed: Parsed, grouper: &mut Grouper, found: &mut Found) {
             if unread.source == Source::Other && !unread.is_error {
                 return;
             }
-            found.unknown_count += 1;
-            found.unknown_errors += u64::from(unread.is_error);
-            let unit = Table::built_in().unit_around(&unread.text).map(str::to_owned);
-            let (line, is_error) = (unread.line, unread.is_error);
-            found.unknown.push_back(UnknownLine { line, is_error, unit, text: unread.text });
-            if found.unknown.len() > UNKNOWN {
-                found.unknown.pop_front();
-            }
+            found.unknown(unread);
         }
     }
 }

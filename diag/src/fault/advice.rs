@@ -3,6 +3,7 @@
 use nv_hw::fault::warp_esr;
 use sass::Space;
 
+use crate::catalogue::{self, Class};
 use crate::fault::causes::{Known, MMU_FAULTS, WARP_ERRORS};
 use crate::fault::mmu::MmuFault;
 use crate::fault::report::{FaultReport, Subject, WindowTrap};
@@ -78,10 +79,7 @@ pub(super) fn advise(
             advice.attempt("if nobody does, the driver and the firmware are of different releases");
         }
         Subject::Driver => driver(&mut advice, blamed),
-        Subject::Channel => {
-            advice.cause("an earlier error, whose lines are not part of this log");
-            advice.attempt("find the first line about this process or channel further up in the log");
-        }
+        Subject::Channel => channel(&mut advice, report),
         Subject::Platform => platform(&mut advice, blamed),
     }
     if report.code.is_empty() && report.sms.iter().any(|sm| sm.pc.is_some() && sm.is_error()) {
@@ -94,6 +92,22 @@ pub(super) fn advise(
         }
     }
     (advice.causes, advice.tries)
+}
+
+/// A channel that was stopped. Its Xid names the reason, or that the reason is another line's.
+fn channel(advice: &mut Advice, report: &FaultReport) {
+    match report.xid.and_then(catalogue::xid) {
+        Some(known) if known.class != Class::Consequence && known.number != 43 => {
+            known.also.iter().for_each(|class| advice.cause(format!("also: {}", class.words())));
+        }
+        _ => match report.previous {
+            Some(number) => advice.cause(format!("Xid {number}, as the driver says")),
+            None => {
+                advice.cause("an earlier error, or the end of the program while its work was running");
+                advice.attempt("find the first line about this process or channel further up in the log");
+            }
+        },
+    }
 }
 
 fn sm(advice: &mut Advice, report: &FaultReport, map: &ProcessMap) {

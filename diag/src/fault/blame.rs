@@ -2,6 +2,7 @@
 
 use nv_hw::fault::{pbdma_intr_0, pbdma_intr_1, pri_error, warp_esr};
 
+use crate::catalogue::{self, Class};
 use crate::fault::front_end::unit_exception;
 use crate::fault::host::notifier_words;
 use crate::fault::incident::Incident;
@@ -9,6 +10,7 @@ use crate::fault::mmu::MmuFault;
 use crate::fault::report::{Subject, What};
 use crate::fault::sm::{self, SmRecord};
 use crate::hex::Hex;
+use crate::known_lines::table::Table;
 use crate::kernel_log::Entry;
 use crate::kernel_log::lines::{Kind, Role};
 
@@ -18,10 +20,11 @@ type Blame<'a> = (Subject, What, Option<&'a Entry>);
 /// Returns the unit to blame, in the order in which one failure leads to another.
 pub(super) fn blame<'a>(incident: &'a Incident, sms: &[SmRecord], mmu: &[MmuFault]) -> Blame<'a> {
     memory_cells(incident)
+        .or_else(|| hardware_number(incident))
         .or_else(|| front_end(incident, sms))
         .or_else(|| host(incident))
-        .or_else(|| mmu.first().map(of_mmu))
-        .or_else(|| of_sm(sms))
+        .or_else(|| mmu.first().map(|fault| of_mmu(incident, fault)))
+        .or_else(|| of_sm(incident, sms))
         .or_else(|| sm_lines(incident))
         .or_else(|| others(incident))
         .or_else(|| channel(incident))
@@ -44,10 +47,34 @@ fn words(entry: &Entry) -> What {
 
 fn memory_cells(incident: &Incident) -> Option<Blame<'_>> {
     let first = |kinds: &[Kind]| first(incident, kinds);
-    if let Some(e) = first(&[Kind::EccError]).filter(|e| !e.text.contains("(SEC) corrected")) {
-        return Some((Subject::Hardware, What { name: "ECC".to_owned(), ..words(e) }, Some(e)));
+    if let Some(e) = first(&[Kind::EccError]) {
+        let known = Table::built_in().find(&e.text).map(|known| known.line.meaning.clone());
+        let words = known.unwrap_or_else(|| e.kind.meaning().to_owned());
+        let words = format!("uncorrected bit error: {words}");
+        return Some((Subject::Hardware, What { code: None, name: "ECC".to_owned(), words }, Some(e)));
     }
     None
+}
+
+/// An Xid of hardware, or one of the driver before all others: whatever else is reported follows from it.
+fn hardware_number(incident: &Incident) -> Option<Blame<'_>> {
+    let class = |e: &Entry| Some(catalogue::xid(e.xid?)?.class);
+    let of_hardware = |e: &&Entry| e.kind == Kind::XidOther && class(e) == Some(Class::Hardware);
+    let first = incident.entries.first().filter(|e| {
+        e.kind == Kind::XidOther && matches!(class(e), Some(Class::Driver | Class::Power | Class::Configuration))
+    });
+    incident.entries.iter().find(of_hardware).or(first).map(of_number)
+}
+
+/// What the driver's number says.
+fn of_number(entry: &Entry) -> Blame<'_> {
+    let number = entry.xid.unwrap_or(0);
+    let words = match catalogue::xid(number) {
+        Some(known) => format!("{}: {}", known.title, known.meaning),
+        None => format!("an error of a number that is not known: {}", entry.text),
+    };
+    let code = Some(Hex(number.into()));
+    (Subject::Channel, What { code, name: format!("Xid {number}"), words }, Some(entry))
 }
 
 fn front_end<'a>(incident: &'a Incident, sms: &[SmRecord]) -> Option<Blame<'a>> {
@@ -79,15 +106,17 @@ fn host(incident: &Incident) -> Option<Blame<'_>> {
     None
 }
 
-fn of_mmu<'a>(fault: &MmuFault) -> Blame<'a> {
+fn of_mmu<'a>(incident: &'a Incident, fault: &MmuFault) -> Blame<'a> {
     let name = fault.fault.clone().unwrap_or_else(|| "MMU fault".to_owned());
     let access = fault.access_name.as_deref().unwrap_or("access");
     let at = fault.address.map_or(String::new(), |a| format!(" of {a}"));
     let text = format!("{}: {access}{at}, {}", fault.words(), fault.client_words());
-    (Subject::Mmu, What { code: fault.fault_type.map(|t| Hex(t.into())), name, words: text }, None)
+    let kinds = [Kind::MmuFault, Kind::OldMmuFault, Kind::XidMmuFault, Kind::NouveauFault];
+    let entry = first(incident, &kinds);
+    (Subject::Mmu, What { code: fault.fault_type.map(|t| Hex(t.into())), name, words: text }, entry)
 }
 
-fn of_sm<'a>(sms: &[SmRecord]) -> Option<Blame<'a>> {
+fn of_sm<'a>(incident: &'a Incident, sms: &[SmRecord]) -> Option<Blame<'a>> {
     let own = |sm: &&SmRecord| {
         sm.warp_esr.code != 0 && !matches!(sm.warp_esr.code, warp_esr::MMU_FAULT | warp_esr::MMU_NACK)
     };
@@ -98,7 +127,10 @@ fn of_sm<'a>(sms: &[SmRecord]) -> Option<Blame<'a>> {
             0 if sm.is_error() => What {
                 code: Some(sm.global_esr.value),
                 name: sm.global_esr.bits.join(" | "),
-                words: "the SM reported an error that belongs to no warp".to_owned(),
+                words: match sm.global_esr.bits.iter().any(|bit| bit.contains("WARP")) {
+                    true => "warps of this SM failed; the register of the first was cleared before".to_owned(),
+                    false => "the SM reported an error that belongs to no warp".to_owned(),
+                },
             },
             0 if sm.global_esr.bits.iter().any(|b| b == "BPT_INT") => What {
                 code: Some(sm.global_esr.value),
@@ -111,7 +143,15 @@ fn of_sm<'a>(sms: &[SmRecord]) -> Option<Blame<'a>> {
                 words: sm::words(value).to_owned(),
             },
         };
-        return Some((Subject::Sm, what, None));
+        let kinds = [
+            Kind::SmErrorState,
+            Kind::SmRegisters,
+            Kind::XidSmWarp,
+            Kind::XidEsr,
+            Kind::NouveauTrap,
+            Kind::UserSmState,
+        ];
+        return Some((Subject::Sm, what, first(incident, &kinds)));
     }
     None
 }
@@ -149,7 +189,9 @@ fn others(incident: &Incident) -> Option<Blame<'_>> {
             Subject::Timeout,
             &[Kind::AcquireTimeout, Kind::SwitchTimeout, Kind::SwitchTimeoutHost, Kind::Watchdog],
         ),
-        (Subject::Timeout, &[Kind::XidSwitchTimeout, Kind::Deadline]),
+        (Subject::Timeout, &[Kind::XidSwitchTimeout, Kind::Deadline, Kind::NouveauTimeout]),
+        (Subject::FrontEnd, &[Kind::NouveauData]),
+        (Subject::Pushbuffer, &[Kind::NouveauPbdma]),
         (Subject::Register, &[Kind::PriTimeout, Kind::PriRing, Kind::PriWrite, Kind::BusError]),
         (
             Subject::Driver,
@@ -178,18 +220,7 @@ fn others(incident: &Incident) -> Option<Blame<'_>> {
 fn channel(incident: &Incident) -> Option<Blame<'_>> {
     let first = |kinds: &[Kind]| first(incident, kinds);
     if let Some(e) = first(&[Kind::XidOther, Kind::XidSmGlobal, Kind::XidChannel]) {
-        let number = e.xid.unwrap_or(0);
-        let (name, meaning) = notifier_words(number);
-        let text = match (e.kind, meaning) {
-            (Kind::XidOther, _) => format!("the driver reports: {}", e.text),
-            (_, "another error") => e.kind.meaning().to_owned(),
-            (_, meaning) => meaning.to_owned(),
-        };
-        return Some((
-            Subject::Channel,
-            What { code: Some(Hex(number.into())), name: name.to_owned(), words: text },
-            Some(e),
-        ));
+        return Some(of_number(e));
     }
     if let Some(e) = first(&[Kind::Notifier]) {
         let number = e.fields.id("code").unwrap_or(0);

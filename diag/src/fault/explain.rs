@@ -3,18 +3,20 @@
 use nv_hw::fault::warp_esr;
 use sass::Space;
 
+use crate::catalogue::Class;
 use crate::fault::advice::advise;
 use crate::fault::blame::blame;
 use crate::fault::chip::compute_capability;
 use crate::fault::host::{MethodHeader, ring_entry};
 use crate::fault::incident::Incident;
+use crate::fault::judge::{Judgement, Sure, judge};
 use crate::fault::mmu::MmuFault;
 use crate::fault::records::{mmu_faults, owners, sm_records};
 use crate::fault::repeats::Repeats;
 use crate::fault::report::{Evidence, FaultReport, Owner, Subject, WindowTrap};
 use crate::fault::sm::SmRecord;
 use crate::fault::suspects::rank;
-use crate::kernel_log::Entry;
+use crate::kernel_log::{Entry, Value};
 use crate::kernel_log::lines::Kind;
 use crate::process_map::code::{Code, access_of};
 use crate::process_map::loose::Question;
@@ -60,6 +62,10 @@ pub fn explain(incident: &Incident, map: &ProcessMap) -> FaultReport {
     notes.extend(stranger);
     notes.extend(software.map(|(_, note)| note));
     notes.extend(dump_notes(incident));
+    notes.extend(smmu_note(incident));
+    if subject == Subject::Platform {
+        notes.extend(blamed.and_then(values));
+    }
     if failed.iter().any(|sm| sm.global_esr.value.0 & 4 != 0) {
         notes.push("several warps failed; the registers describe the first of them".to_owned());
     }
@@ -93,6 +99,13 @@ pub fn explain(incident: &Incident, map: &ProcessMap) -> FaultReport {
         guess,
         access,
         window_trap,
+        xid: blamed.or(incident.entries.first()).and_then(|e| e.xid),
+        previous: incident.entries.iter().find_map(|e| e.fields.id("previous")),
+        judgement: Judgement::new(Class::Program, Sure::Possible, ""),
+        cause_line: blamed.or(incident.entries.first()).map_or(0, |e| e.line),
+        root: None,
+        consequences: Vec::new(),
+        consequences_dropped: 0,
         causes: Vec::new(),
         try_next: Vec::new(),
         notes,
@@ -101,6 +114,7 @@ pub fn explain(incident: &Incident, map: &ProcessMap) -> FaultReport {
     };
     (report.causes, report.try_next) = advise(&report, blamed, map);
     report.verdict = verdict(&report);
+    report.judgement = judge(&report, incident, blamed);
     report
 }
 
@@ -151,6 +165,7 @@ fn evidence(entry: &Entry) -> Evidence {
     Evidence {
         line: entry.line,
         kind: entry.kind,
+        xid: entry.xid,
         role: entry.kind.role(),
         meaning: entry.kind.meaning(),
         fields: entry.fields.clone(),
@@ -195,9 +210,32 @@ fn another(map: &ProcessMap, owners: &[Owner]) -> Option<String> {
     Some(format!("the map is of process {pid}, the fault is of process {of}: the map is not used"))
 }
 
+/// The values of a line, by their names.
+fn values(entry: &Entry) -> Option<String> {
+    let shown = |(name, value): (&str, &Value)| match value {
+        Value::Text(text) => format!("{name} {text}"),
+        Value::Decimal(n) => format!("{name} {n}"),
+        Value::Hex(n) => format!("{name} {n:#x}"),
+    };
+    let values: Vec<String> = entry.fields.iter().filter(|(name, _)| *name != "rest").map(shown).collect();
+    (!values.is_empty()).then(|| values.join(", "))
+}
+
+/// Direction and reason of an access that the SMMU refused: FSYNR0.WNR, and TF, AFF and PF of FSR, by the
+/// SMMUv2 architecture (Arm IHI 0062).
+fn smmu_note(incident: &Incident) -> Option<String> {
+    let f = &incident.of(Kind::SmmuFault).next()?.fields;
+    let direction = if f.register("fsynr")? & 0x10 != 0 { "a write" } else { "a read" };
+    let reasons = [(2, "the page is not mapped"), (4, "the access flag is not set"), (8, "the permission does not allow it")];
+    let fsr = f.register("fsr").unwrap_or(0);
+    let reason = reasons.iter().find(|(bit, _)| fsr & bit != 0).map_or(String::new(), |(_, r)| format!(": {r}"));
+    Some(format!("{direction} of {:#x}{reason}", f.number("iova")?))
+}
+
 /// The fault in one sentence.
 fn verdict(report: &FaultReport) -> String {
-    let mut text = match &report.window_trap {
+    let number = report.xid.map_or(String::new(), |number| format!("Xid {number}: "));
+    let mut text = number + &match &report.window_trap {
         Some(trap) if trap.certain => format!("memory-window trap: {}", report.what.words),
         _ => report.what.words.clone(),
     };

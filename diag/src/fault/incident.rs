@@ -135,7 +135,7 @@ impl Open {
         if let Some(at) = PAIRED.iter().position(|kind| *kind == entry.kind) {
             self.counts[at] += 1;
         }
-        self.told |= matches!(entry.kind, Kind::Notifier | Kind::XidChannel | Kind::NouveauChannel);
+        self.told |= matches!(entry.kind, Kind::Notifier | Kind::XidChannel | Kind::NouveauChannel | Kind::NouveauMethod);
         let entries = &mut self.incident.entries;
         if entries.len() < MAX_ENTRIES { entries.push(entry) } else { self.incident.dropped += 1 }
     }
@@ -177,7 +177,7 @@ const fn family(source: Source) -> u8 {
     match source {
         Source::Nvgpu | Source::Dump => 0,
         Source::Xid => 1,
-        Source::Other => 2,
+        Source::Other | Source::Pcie => 2,
     }
 }
 
@@ -199,7 +199,7 @@ impl Grouper {
         self.close_old(&entry, out);
         let role = entry.kind.role();
         let at = match role {
-            Role::Trace | Role::Harmless => return,
+            Role::Trace | Role::Harmless | Role::Context => return,
             Role::Cause => self.for_cause(&entry),
             Role::Detail => match self.for_detail(&entry) {
                 // Alone such a line means nothing, but for those with numbers of their own.
@@ -215,7 +215,7 @@ impl Grouper {
                 None => return,
                 at => at,
             },
-            Role::Platform => None,
+            Role::Platform => self.for_platform(&entry),
         };
         match at {
             Some(at) => self.open[at].push(entry),
@@ -309,6 +309,29 @@ impl Grouper {
             }
             _ => find(&|i| !i.told && fits(i)),
         }
+    }
+
+    /// Lines about one failed start of a GPU, or one broken link, are of one fault.
+    fn for_platform(&self, entry: &Entry) -> Option<usize> {
+        const STARTS: [Kind; 6] = [
+            Kind::FirmwareMissing,
+            Kind::InitFailed,
+            Kind::PowerCable,
+            Kind::BarInvalid,
+            Kind::Refused,
+            Kind::KeyRejected,
+        ];
+        const TOGETHER: [&[Kind]; 4] = [
+            &[Kind::PcieError, Kind::PcieLinkDown],
+            &STARTS,
+            &[Kind::HeatShutdown],
+            &[Kind::Host1xTimeout],
+        ];
+        let kinds = TOGETHER.iter().find(|kinds| kinds.contains(&entry.kind))?;
+        (0..self.open.len()).rev().find(|at| {
+            let first = self.open[*at].incident.entries.first();
+            first.is_some_and(|first| kinds.contains(&first.kind))
+        })
     }
 
     fn for_detail(&self, entry: &Entry) -> Option<usize> {

@@ -5,7 +5,8 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::kernel_log::{Source, Unread};
+use crate::catalogue::{self, Class};
+use crate::kernel_log::{Source, Time, Unread};
 use crate::known_lines::line::{Level, Severity, Site};
 use crate::known_lines::table::{Known, Table};
 use crate::report::style::{ASIDE, NAME, PROBLEM};
@@ -22,8 +23,11 @@ pub struct DriverMessage {
     pub last_line: u64,
     /// Their number.
     pub count: u64,
-    /// Time of the first, in µs since boot, or since midnight where the log gives no more.
+    /// Time of the first, in µs since boot, or of a clock where the log gives no more.
     pub time_us: Option<u64>,
+    /// The same, exact.
+    #[serde(skip)]
+    pub(super) time: Option<Time>,
     /// Whether something failed: a call, a channel or the GPU, at the level of errors.
     pub is_problem: bool,
     /// Severity for the GPU.
@@ -41,6 +45,10 @@ pub struct DriverMessage {
     /// Whether the meaning is of this format; otherwise it is drawn from its wording and the part of the
     /// driver.
     pub is_exact: bool,
+    /// Owner of the fault.
+    pub whose: Class,
+    /// Number of an earlier line that it follows from.
+    pub follows: Option<u64>,
     /// Advice.
     pub advice: String,
     /// File of the driver, where the table has one.
@@ -66,7 +74,9 @@ impl DriverMessage {
             last_line: unread.line,
             count: 1,
             time_us: unread.time.map(|time| time.micros),
-            is_problem: line.is_problem(),
+            time: unread.time,
+            // A line's own level counts where it has one.
+            is_problem: line.is_problem() && (unread.source == Source::Other || unread.is_error),
             severity: line.severity,
             level: line.level,
             driver: line.driver.clone(),
@@ -74,6 +84,8 @@ impl DriverMessage {
             engine: line.engine.clone(),
             meaning: line.meaning.clone(),
             is_exact: line.by_hand,
+            whose: owner(&line.advice, line.severity),
+            follows: None,
             advice: known.advice.to_owned(),
             file: site.and_then(|site| given(&site.file)),
             function: site.and_then(|site| given(&site.function)),
@@ -87,6 +99,7 @@ impl DriverMessage {
     pub(super) fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{PROBLEM}{}{PROBLEM:#}", self.meaning)?;
         let mut row = |name: &str, value: &str| writeln!(out, "  {NAME}{name:<14}{NAME:#}{value}");
+        row("fault of", self.whose.words())?;
         row("severity", self.severity.words())?;
         row("from", &self.origin())?;
         if !self.is_exact {
@@ -124,6 +137,22 @@ impl DriverMessage {
     }
 }
 
+/// Whose fault a message is, by the name of the advice on it.
+fn owner(advice: &str, severity: Severity) -> Class {
+    match advice {
+        // What stops the GPU before any program has a part in it.
+        "arguments" | "order" | "space" | "memory" | "profiler" if severity == Severity::Gpu => Class::Driver,
+        "kernel" | "esr" | "hang" | "command" | "arguments" | "order" | "space" | "memory" | "profiler" => {
+            Class::Program
+        }
+        "ecc" => Class::Hardware,
+        "power" => Class::Power,
+        "rights" => Class::Configuration,
+        "corrected" | "nothing" => Class::Notice,
+        _ => Class::Driver,
+    }
+}
+
 /// The messages of a log, in bounded memory.
 #[derive(Debug, Default)]
 pub(crate) struct Messages {
@@ -152,6 +181,46 @@ impl Messages {
             self.dropped += 1;
         }
         true
+    }
+
+    /// The messages so far.
+    pub(crate) fn kept(&self) -> Vec<DriverMessage> {
+        self.kept.iter().map(|(_, message)| message.clone()).collect()
+    }
+
+    /// Takes the line of an Xid that reports no fault.
+    pub(crate) fn notice(&mut self, line: u64, time: Option<Time>, number: u32, text: String) {
+        let Some(known) = catalogue::xid(number) else { return };
+        let format = known.title.as_str();
+        if let Some((_, message)) = self.kept.iter_mut().find(|(kept, _)| *kept == format) {
+            message.count += 1;
+            message.last_line = line;
+            return;
+        }
+        let message = DriverMessage {
+            line,
+            last_line: line,
+            count: 1,
+            time_us: time.map(|time| time.micros),
+            time,
+            is_problem: false,
+            severity: Severity::Notice,
+            level: Level::Info,
+            driver: "nvrm".to_owned(),
+            unit: "Xid".to_owned(),
+            engine: "none".to_owned(),
+            meaning: format!("Xid {number}: {}. {}", known.title, known.meaning),
+            is_exact: true,
+            whose: Class::Notice,
+            follows: None,
+            advice: known.action.clone(),
+            file: None,
+            function: None,
+            releases: vec!["desktop".to_owned()],
+            values: BTreeMap::new(),
+            text,
+        };
+        self.kept.push((format, message));
     }
 
     /// The messages since the last call, and how many lines of further formats there were.

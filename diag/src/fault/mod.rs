@@ -3,7 +3,8 @@
 //! # Layers
 //! ```text
 //! explanation  explain                             # an incident to its report
-//! verdicts     advice blame chip records suspects  # what failed first, why, and what to try
+//! stories      story                               # which fault leads to which
+//! verdicts     advice blame chip judge records suspects  # what failed first, why, whose fault, what to try
 //! report       marks page report                   # the report, as text, page and picture
 //! lines        front_end incident message repeats  # lines of the log that belong together
 //! registers    causes host mmu sm                  # what registers and codes say
@@ -17,6 +18,7 @@ pub(crate) mod explain;
 mod front_end;
 mod host;
 pub(crate) mod incident;
+mod judge;
 mod marks;
 pub(crate) mod message;
 pub mod mmu;
@@ -25,12 +27,15 @@ mod records;
 mod repeats;
 pub(crate) mod report;
 pub mod sm;
+pub(crate) mod story;
 mod suspects;
 
 pub use explain::explain;
 pub use front_end::unit_exception;
 pub use host::{MethodHeader, notifier_words, ring_entry};
 pub use incident::{Grouper, Incident};
+pub use judge::{Judgement, Sure};
 pub use message::DriverMessage;
 pub use repeats::Repeats;
+pub use story::Link;
 pub use report::{Evidence, FaultList, FaultReport, Owner, Subject, UnknownLine, What, WindowTrap};

@@ -118,8 +118,11 @@ pub(super) fn mmu_faults(incident: &Incident) -> Vec<MmuFault> {
     for entry in &incident.entries {
         let f = &entry.fields;
         match entry.kind {
-            Kind::MmuFault | Kind::OldMmuFault => {
-                let mut fault = MmuFault { address: f.number("address").map(Hex), ..MmuFault::default() };
+            Kind::MmuFault | Kind::OldMmuFault | Kind::NouveauFault => {
+                let halves = f.number("high").zip(f.number("low")).map(|(high, low)| high << 32 | low);
+                let address = f.number("address").or(halves).map(Hex);
+                let engine = f.text("engine").map(str::to_owned);
+                let mut fault = MmuFault { address, engine, ..MmuFault::default() };
                 if entry.kind == Kind::MmuFault
                     && let Some(engine) = f.id("engine")
                 {
@@ -132,7 +135,8 @@ pub(super) fn mmu_faults(incident: &Incident) -> Vec<MmuFault> {
                     fault.name_access(text);
                 }
                 if let Some(client) = f.text("client") {
-                    fault.name_client(client, f.text("client_type") == Some("gpc"), None);
+                    let of_gpc = f.text("client_type") == Some("gpc") || client.starts_with("GPC");
+                    fault.name_client(client, of_gpc, None);
                     fault.instance = f.number("instance").map(Hex);
                 }
                 faults.push(fault);
@@ -206,7 +210,7 @@ pub(super) fn owners(incident: &Incident) -> Vec<Owner> {
                     (owner.pid, owner.tsg) = (f.id("pid"), f.id("tsg"));
                 }
             }
-            Kind::NouveauChannel => owners.push(Owner {
+            Kind::NouveauChannel | Kind::NouveauFault | Kind::NouveauMethod | Kind::NouveauPbdma => owners.push(Owner {
                 channel,
                 pid: f.id("pid"),
                 comm: f.text("comm").map(str::to_owned),
@@ -221,7 +225,12 @@ pub(super) fn owners(incident: &Incident) -> Vec<Owner> {
                     None => owners.push(fresh),
                 }
             }
-            Kind::MmuFault | Kind::Watchdog | Kind::FaultInSwitch | Kind::FirmwareWatchdog
+            Kind::OomKill => owners.push(Owner {
+                pid: f.id("pid"),
+                comm: f.text("comm").map(str::to_owned),
+                ..Owner::default()
+            }),
+            Kind::MmuFault | Kind::ChannelMmuFault | Kind::Watchdog | Kind::FaultInSwitch | Kind::FirmwareWatchdog
                 if channel.is_some() =>
             {
                 owners.push(Owner { channel, ..Owner::default() });

@@ -4,10 +4,12 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
+use crate::fault::judge::Judgement;
 use crate::fault::message::DriverMessage;
 use crate::fault::mmu::MmuFault;
 use crate::fault::repeats::Repeats;
 use crate::fault::sm::SmRecord;
+use crate::fault::story::Link;
 use crate::hex::Hex;
 use crate::kernel_log::lines::{Kind, Role};
 use crate::kernel_log::shape::Fields;
@@ -94,6 +96,9 @@ pub struct Evidence {
     pub line: u64,
     /// Kind of the line.
     pub kind: Kind,
+    /// Number of the error, of the desktop driver's lines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub xid: Option<u32>,
     /// Its part in the fault.
     pub role: Role,
     /// Meaning of such a line.
@@ -137,6 +142,20 @@ pub struct FaultReport {
     pub access: Option<Whereabouts>,
     /// The trap of the memory windows, where the fault looks like it.
     pub window_trap: Option<WindowTrap>,
+    /// Number of the error, of the desktop driver's lines.
+    pub xid: Option<u32>,
+    /// Number of the error that the driver names as its cause.
+    pub previous: Option<u32>,
+    /// Owner of the fault.
+    pub judgement: Judgement,
+    /// Number of the line that reports the cause.
+    pub cause_line: u64,
+    /// The cause, where it is another line than those of the fault.
+    pub root: Option<Link>,
+    /// Faults and lines that follow from it.
+    pub consequences: Vec<Link>,
+    /// Consequences that were too many to keep.
+    pub consequences_dropped: u64,
     /// Likely causes, the likeliest first.
     pub causes: Vec<String>,
     /// Remedies.
@@ -210,10 +229,17 @@ impl FaultReport {
     pub(super) fn facts(&self) -> Vec<(&'static str, String)> {
         let mut facts = Vec::new();
         let mut row = |name, value| facts.push((name, value));
+        row("fault of", self.judgement.words());
+        row("do", self.judgement.action.clone());
+        if let Some(root) = &self.root {
+            row("caused by", format!("line {}: {} ({})", root.line, root.what, root.evidence));
+        }
         if let Some(words) = self.repeats.words() {
             row("how often", words);
         }
-        let code = self.what.code.map_or(String::new(), |code| format!(" ({code})"));
+        // An Xid's name is its number, decimal as people search for it.
+        let code = self.what.code.filter(|_| !self.what.name.starts_with("Xid "));
+        let code = code.map_or(String::new(), |code| format!(" ({code})"));
         row("what", format!("{}{code}: {}", self.what.name, self.what.words));
         for owner in self.owners.iter().map(Owner::words).filter(|words| !words.is_empty()) {
             row("who", owner);
@@ -289,7 +315,8 @@ impl FaultReport {
             writeln!(out, "  {NAME}from these lines{NAME:#}")?;
         }
         for e in self.evidence.iter().filter(|e| e.role != Role::Dump) {
-            writeln!(out, "    {ASIDE}{:>6}{ASIDE:#}  {}", e.line, e.text)?;
+            let number = e.xid.map_or(String::new(), |number| format!("Xid {number}: "));
+            writeln!(out, "    {ASIDE}{:>6}{ASIDE:#}  {number}{}", e.line, e.text)?;
             if !e.missing.is_empty() {
                 writeln!(out, "            {ASIDE}cut short: no {}{ASIDE:#}", e.missing.join(", "))?;
             }
@@ -298,6 +325,16 @@ impl FaultReport {
         if dump > 0 {
             let lines = counted(dump as u64, "line");
             writeln!(out, "            {ASIDE}and {lines} of the dump that followed{ASIDE:#}")?;
+        }
+        if !self.consequences.is_empty() {
+            writeln!(out, "  {NAME}followed by{NAME:#}")?;
+        }
+        for link in &self.consequences {
+            writeln!(out, "    {ASIDE}{:>6}{ASIDE:#}  {} ({})", link.line, link.what, link.evidence)?;
+            writeln!(out, "            {ASIDE}{}{ASIDE:#}", link.text)?;
+        }
+        if self.consequences_dropped > 0 {
+            writeln!(out, "            {ASIDE}and {} more{ASIDE:#}", self.consequences_dropped)?;
         }
         if self.evidence_dropped > 0 {
             let lines = counted(self.evidence_dropped, "line");
@@ -444,16 +481,19 @@ impl FaultList {
             (1.., _) if errors.is_empty() => {}
             (1.., _) => writeln!(out)?,
             (0, 0) => writeln!(out, "no GPU fault in {}: no lines at all", self.source)?,
-            (0, lines) => {
-                writeln!(out, "no fault of a channel in {} ({})", self.source, counted(lines, "line"))?
-            }
+            _ if !errors.is_empty() || self.unknown_errors > 0 => {}
+            (0, lines) => writeln!(out, "no GPU fault in {} ({})", self.source, counted(lines, "line"))?,
         }
-        if !errors.is_empty() {
-            let lines = errors.iter().map(|m| m.count).sum();
-            writeln!(out, "{PROBLEM}the driver reported {}{PROBLEM:#}", counted(lines, "error"))?;
-        }
-        for message in errors {
+        let (first, followed): (Vec<_>, Vec<_>) = errors.into_iter().partition(|m| m.follows.is_none());
+        for message in first {
             message.print(out)?;
+        }
+        if !followed.is_empty() {
+            let lines = followed.iter().map(|m| m.count).sum();
+            writeln!(out, "{ASIDE}after it the driver also reported {}:{ASIDE:#}", counted(lines, "error"))?;
+        }
+        for message in followed {
+            message.print_folded(out)?;
         }
         if !others.is_empty() {
             writeln!(out, "{ASIDE}the drivers also printed (nothing that failed):{ASIDE:#}")?;

@@ -1,42 +1,9 @@
 //! Parts around a message: time, driver, device, function, level.
 
-use std::fmt;
-
 use crate::kernel_log::lines::Source;
 
-/// Time of a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Time {
-    /// Microseconds since boot, or since midnight where only the time of day is known.
-    pub micros: u64,
-    /// Resolution, in microseconds.
-    pub grain: u64,
-}
-
-impl Time {
-    /// Whether another line is close enough to belong to the same fault: 50 ms, or the grain of the clock.
-    #[must_use]
-    pub fn is_near(self, other: Self) -> bool {
-        const GAP: u64 = 50_000;
-        self.micros.abs_diff(other.micros) <= GAP.max(self.grain).max(other.grain)
-    }
-}
-
-/// `812.004113 s` since boot, `16:42:53` of a day of which the date is all that is known.
-impl fmt::Display for Time {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = self.micros / 1_000_000;
-        if self.grain == 1 {
-            return write!(f, "{seconds}.{:06} s", self.micros % 1_000_000);
-        }
-        let (minutes, hours) = (seconds / 60, seconds / 3600);
-        write!(f, "{:02}:{:02}:{:02}", hours % 24, minutes % 60, seconds % 60)?;
-        match hours / 24 {
-            0 => Ok(()),
-            day => write!(f, " of day {day}"),
-        }
-    }
-}
+pub use crate::kernel_log::time::Time;
+use crate::kernel_log::time::timestamp;
 
 /// A line without its message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,8 +32,8 @@ pub struct Frame<'a> {
 #[must_use]
 pub fn unframe(line: &str) -> Option<Frame<'_>> {
     let (time, text) = timestamp(line);
-    let framed = nvgpu(text).or_else(|| dump(text)).or_else(|| xid(text)).or_else(|| software(text));
-    framed.or_else(|| other(text)).map(|mut frame| {
+    let framed = nvgpu(text).or_else(|| gk20a(text)).or_else(|| dump(text)).or_else(|| xid(text)).or_else(|| software(text));
+    framed.or_else(|| behind(text)).or_else(|| pcie(text)).or_else(|| other(text)).map(|mut frame| {
         frame.time = time;
         frame
     })
@@ -132,6 +99,16 @@ fn nvgpu(text: &str) -> Option<Frame<'_>> {
     })
 }
 
+/// `gk20a {device}: {function}: {message}`, as releases up to r28 print it.
+fn gk20a(text: &str) -> Option<Frame<'_>> {
+    let rest = &text[text.find(GK20A)? + GK20A.len()..];
+    let (device, rest) = rest.split_once(": ")?;
+    let (function, message) = rest.split_once(": ").filter(|(function, _)| !function.contains(' '))?;
+    let level = Some("ERR");
+    let frame = bare(Source::Nvgpu, message.trim_start());
+    device.contains('.').then_some(Frame { device: Some(device), function: Some(function), level, ..frame })
+}
+
 /// `__{chip}__ {text}`
 fn dump(text: &str) -> Option<Frame<'_>> {
     let rest = &text[text.find(DUMP)? + 2..];
@@ -177,7 +154,7 @@ fn xid(text: &str) -> Option<Frame<'_>> {
 }
 
 /// Beginnings of lines whose shape begins with the name of their driver.
-const BEGINNINGS: [&str; 10] = [
+const BEGINNINGS: [&str; 21] = [
     "arm-smmu ",
     "tegra-mc ",
     "nvmap: ",
@@ -188,108 +165,64 @@ const BEGINNINGS: [&str; 10] = [
     "INFO: task ",
     "nouveau ",
     "SM ",
+    "NVRM: ",
+    "Loading of module with unavailable key",
+    "Failed to insert module '",
+    "could not insert '",
+    "host1x ",
+    "mc-err: ",
+    "Out of memory: Killed",
+    "Memory cgroup out of memory: Killed",
+    "soctherm: ",
+    "thermal thermal_zone",
+    "reboot: HARDWARE PROTECTION",
 ];
+/// Messages behind the name of a module or a device.
+const BEHIND: [&str; 3] =
+    [": disagrees about version of symbol ", ": version magic ", ": Direct firmware load for "];
+/// Drivers of a PCIe port and of a GPU behind one.
+const PCIE: [&str; 2] = ["pcieport ", "nvidia "];
 /// Beginnings of the other frames.
 const NVGPU: &str = "nvgpu: ";
+const GK20A: &str = "gk20a ";
 const DUMP: &str = "__g";
 const XID: &str = "NVRM: Xid (";
 const SOFTWARE: &str = "ga10b: ";
 
 /// No frame is without one of these.
 pub(super) fn words() -> impl Iterator<Item = &'static str> {
-    [NVGPU, DUMP, XID, SOFTWARE].into_iter().chain(BEGINNINGS)
+    [NVGPU, GK20A, DUMP, XID, SOFTWARE].into_iter().chain(BEGINNINGS).chain(BEHIND).chain(PCIE)
+}
+
+/// `{driver} {address}: {message}`, with the part of the kernel in front of the message.
+fn pcie(text: &str) -> Option<Frame<'_>> {
+    let (_, rest) = PCIE.iter().find_map(|driver| text.split_once(driver))?;
+    let (device, message) = rest.split_once(": ")?;
+    let is_address = device.len() == 12 && device.split([':', '.']).count() == 4;
+    let parts = ["AER: ", "DPC: ", "pciehp: "];
+    let message = parts.iter().find_map(|part| message.strip_prefix(part)).unwrap_or(message);
+    is_address.then(|| Frame { device: Some(device), ..bare(Source::Pcie, message) })
+}
+
+/// The address of the GPU in a line of nouveau or of the desktop driver.
+fn pci(text: &str) -> Option<&str> {
+    let text = text.strip_prefix("nouveau ").or_else(|| text.strip_prefix("NVRM: GPU "))?;
+    text.split_once(": ").map(|(address, _)| address).filter(|address| address.len() == 12)
+}
+
+/// Messages behind the name of a module or a device.
+fn behind(text: &str) -> Option<Frame<'_>> {
+    let at = BEHIND.iter().find_map(|message| text.find(message))?;
+    let start = text[..at].rfind(' ').map_or(0, |blank| blank + 1);
+    Some(bare(Source::Other, &text[start..]))
 }
 
 /// Lines whose shape begins with the name of their driver.
 fn other(text: &str) -> Option<Frame<'_>> {
     let at = BEGINNINGS.iter().filter_map(|beginning| text.find(beginning)).min()?;
     // Only a log's own prefix may stand in front of a message: `host kernel: `.
-    (at == 0 || text[..at].ends_with([' ', ':', ',', '"', '>', '|', ']', '\t']))
-        .then(|| bare(Source::Other, &text[at..]))
-}
-
-/// Takes the time off the start of a line: `[  812.004113] `, `[Wed Jun 24 15:44:20 2026] `, syslog's
-/// `Feb 15 17:37:45 host kernel: ` with or without the first form behind it, `/dev/kmsg`'s
-/// `6,1234,812004113,-;`, a priority `<3>`, the level of `dmesg -x`, and the times of `dmesg -e` and
-/// `--time-format iso`.
-fn timestamp(line: &str) -> (Option<Time>, &str) {
-    let line = line.trim_start();
-    if let Some((header, text)) = line.split_once(';') {
-        let mut fields = header.split(',');
-        let number = |field: Option<&str>| field.filter(|f| f.len() <= 20)?.parse::<u64>().ok();
-        if let (Some(_), Some(_), Some(micros)) =
-            (number(fields.next()), number(fields.next()), number(fields.next()))
-        {
-            return (Some(Time { micros, grain: 1 }), text);
-        }
-    }
-    let line = match line.strip_prefix('<').and_then(|l| l.split_once('>')) {
-        Some((priority, text)) if priority.len() <= 3 && priority.bytes().all(|b| b.is_ascii_digit()) => text,
-        _ => line,
-    };
-    let line = without_level(line);
-    let bracketed = |text: &str| -> Option<Time> {
-        let inner = text.strip_prefix('[')?.split_once(']')?.0.trim();
-        match inner.split_once('.') {
-            Some((seconds, fraction)) if fraction.len() == 6 => {
-                let seconds: u64 = seconds.parse().ok()?;
-                let micros = seconds.checked_mul(1_000_000)?.checked_add(fraction.parse().ok()?)?;
-                Some(Time { micros, grain: 1 })
-            }
-            Some(_) => None,
-            None => time_of_day(inner),
-        }
-    };
-    // `dmesg -e` and `-H` give most lines the time since the one before alone.
-    if let Some((since, text)) = line.strip_prefix("[").and_then(|l| l.split_once(']'))
-        && since.trim_start().starts_with('+')
-    {
-        return (None, text.trim_start());
-    }
-    if let Some((first, text)) = line.split_once(' ')
-        && first.len() >= 19
-        && first.as_bytes().get(10) == Some(&b'T')
-        && !line.contains(" kernel: ")
-    {
-        return (time_of_day(first), text);
-    }
-    if let Some(time) = bracketed(line) {
-        return (Some(time), line.split_once(']').map_or("", |(_, rest)| rest.trim_start()));
-    }
-    if let Some((before, after)) = line.split_once(" kernel: ") {
-        let time = bracketed(after).or_else(|| time_of_day(before));
-        return (time, after);
-    }
-    (None, line)
-}
-
-/// A line without the facility and level that `dmesg -x` puts in front, `kern  :err   : `.
-fn without_level(line: &str) -> &str {
-    const FACILITIES: [&str; 5] = ["kern", "user", "daemon", "syslog", "local0"];
-    let rest = |facility: &&str| {
-        let (level, text) = line.strip_prefix(*facility)?.trim_start().strip_prefix(':')?.split_once(':')?;
-        let is_level = level.trim().bytes().all(|b| b.is_ascii_lowercase()) && level.len() <= 8;
-        is_level.then(|| text.trim_start())
-    };
-    FACILITIES.iter().find_map(rest).unwrap_or(line)
-}
-
-/// The first `hh:mm:ss` in `text`, as time since midnight of a day that its date numbers.
-fn time_of_day(text: &str) -> Option<Time> {
-    let mut parts = text.split([' ', 'T']).filter(|part| !part.is_empty());
-    let mut day = 0;
-    let clock = parts.find(|part| {
-        if let Ok(number) = part.parse::<u64>()
-            && number <= 31
-        {
-            day = number;
-        }
-        part.split(':').count() >= 3
-    })?;
-    let mut fields = clock.split(':').map(|field| field.get(..2)?.parse::<u64>().ok());
-    let (hours, minutes, seconds) = (fields.next()??, fields.next()??, fields.next()??);
-    let micros = (((day * 24 + hours) * 60 + minutes) * 60 + seconds) * 1_000_000;
-    Some(Time { micros, grain: 1_000_000 })
+    (at == 0 || text[..at].ends_with([' ', ':', ',', '"', '>', '|', ']', '\t', '-']))
+        .then(|| Frame { device: pci(&text[at..]), ..bare(Source::Other, &text[at..]) })
 }
 
 #[cfg(test)]
@@ -303,11 +236,11 @@ mod tests {
             ("<3>[  812.004113] nvgpu: d f:1 [ERR]  x", Some(812_004_113)),
             ("3,12,812004113,-;nvgpu: d f:1 [ERR]  x", Some(812_004_113)),
             ("Feb 15 17:37:45 host kernel: [  812.004113] nvgpu: d f:1 [ERR]  x", Some(812_004_113)),
-            ("Feb 01 00:00:45 host kernel: nvgpu: d f:1 [ERR]  x", Some((24 * 3600 + 45) * 1_000_000)),
-            ("[Wed Jun 01 00:00:20 2026] nvgpu: d f:1 [ERR]  x", Some((24 * 3600 + 20) * 1_000_000)),
+            ("Feb 01 00:00:45 host kernel: nvgpu: d f:1 [ERR]  x", Some((32 * 24 * 3600 + 45) * 1_000_000)),
+            ("[Wed Jun 01 00:00:20 2026] nvgpu: d f:1 [ERR]  x", Some(1_780_272_020_000_000)),
             ("kern  :err   : [  812.004113] nvgpu: d f:1 [ERR]  x", Some(812_004_113)),
-            ("2026-11-01T00:00:20,123456+00:00 nvgpu: d f:1 [ERR]  x", Some(20_000_000)),
-            ("2026-11-01T00:00:20.123456+00:00 host kernel: nvgpu: d f:1 [ERR]  x", Some(20_000_000)),
+            ("2026-11-01T00:00:20,123456+00:00 nvgpu: d f:1 [ERR]  x", Some(1_793_491_220_123_456)),
+            ("2026-11-01T00:00:20.123456+00:00 host kernel: nvgpu: d f:1 [ERR]  x", Some(1_793_491_220_123_456)),
             ("[  +0.000012] nvgpu: d f:1 [ERR]  x", None),
             ("nvgpu: d f:1 [ERR]  x", None),
         ] {

@@ -31,6 +31,8 @@ pub enum Role {
     Platform,
     /// Known to be harmless.
     Harmless,
+    /// No fault by itself: the cause or the consequence of one, where one is near.
+    Context,
 }
 
 /// Origin of a line, by its frame.
@@ -43,6 +45,8 @@ pub enum Source {
     Dump,
     /// The desktop driver's Xid lines.
     Xid,
+    /// The kernel's reports about a PCIe port or a GPU behind one.
+    Pcie,
     /// Another kernel driver, or a program that reads the SMs itself.
     Other,
 }
@@ -95,7 +99,7 @@ lines! {
             "sm err state gpc_id({gpc:d}), tpc_id({tpc:d}), offset({offset:d}), sm_id({sm_id:d}), hww_global_esr {global_esr:n},hww_warp_esr {warp_esr:n}, hww_warp_esr_pc {pc:x}",
             "sm err state gpc_id({gpc:d}), tpc_id({tpc:d}), offset({offset:d}), sm_id({sm_id:d}), hww_global_esr ({global_esr:n}), hww_warp_esr ({warp_esr:n}), hww_warp_esr_pc ({pc:n}), hww_cga_esr ({cga_esr:n})";
         SmRegisters, Detail, "the same registers once more, in hexadecimal":
-            "sm hww global {global_esr:x} warp {warp_esr:x}";
+            "sm hww global {global_esr:x} warp {warp_esr:x}", "sm hww global {global_esr:h} warp {warp_esr:h}";
         SmRecordLost, Detail, "the driver could not store the SM's record, so a live query finds nothing":
             "error populating tsg sm_error_state", "no valid tsg", "Invalid number of SMs";
         SmRecordLive, Cause, "the SM's record, read from the driver":
@@ -106,7 +110,7 @@ lines! {
         GrExceptionNotice, Notice, "the driver is about to tell the channel's owner":
             "set gr exception notifier";
         Notifier, Notice, "the channel's owner was told":
-            "error notifier set to {code:d} for ch {channel:d} owned by {comm:t}";
+            "error notifier set to {code:d} for ch {channel:d} owned by {comm:t}", "error notifier set to {code:d} for ch {channel:d}";
         GpcPending, Trace, "a GPC has an exception waiting": "GPC{gpc:d} exception pending";
         TpcPending, Trace, "a TPC has an exception waiting":
             "GPC{gpc:d}: TPC{tpc:d} exception pending", "GPC{gpc:d} TPC{tpc:d}: pending exception {bits:x}";
@@ -171,6 +175,7 @@ lines! {
         WalkFailed, Detail, "the driver's own walk of the page tables found no entry for the address": "Failed!";
         MmuRecovery, Recovery, "the driver stops what caused the MMU fault":
             "mmu fault id={id:d} id_type={id_type:d} act_eng_bitmask={engines:h}";
+        ChannelMmuFault, Recovery, "the channel the MMU fault belongs to": "channel {channel:d} generated a mmu fault";
         TsgMmuFault, Recovery, "the channel group the MMU fault belongs to": "TSG {tsg:d} generated a mmu fault";
         DroppedFault, Cause, "the MMU had to drop faults, so the first one may be missing here":
             "dropped mmu fault ({status:x})";
@@ -182,6 +187,8 @@ lines! {
         NoGroup, Detail, "the channel belongs to no group, or the number names none":
             "chid: {channel:d} is referenceable but not bound to tsg", "invalid id {id:d}", "invalid id type {id_type:d}";
         OldMmuFault, Cause, "the MMU's fault, as drivers before Volta print it":
+            "mmu fault on engine {engine:d}, engine subid {subid:d} ({client_type:t}), client {client_id:d} ({client:t}), addr {high:x}:{low:x}, type {fault_id:d} ({fault:t}), info {info:x},inst_ptr {instance:x}",
+            "fake mmu fault on engine {engine:d}, engine subid {subid:d} ({client_type:t}), client {client_id:d} ({client:t}), addr {high:x}:{low:x}, type {fault_id:d} ({fault:t}), info {info:x},inst_ptr {instance:x}",
             "mmu fault on engine {engine:d}, engine subid {subid:d} ({client_type:t}), client {client_id:d} ({client:t}), addr {address:x}, type {fault_id:d} ({fault:t}), access_type {access_id:x},inst_ptr {instance:x}",
             "fake mmu fault on engine {engine:d}, engine subid {subid:d} ({client_type:t}), client {client_id:d} ({client:t}), addr {address:x}, type {fault_id:d} ({fault:t}), access_type {access_id:x},inst_ptr {instance:x}";
         PbdmaError, Cause, "the pushbuffer unit refused what it was given": "PBDMA intr {name:t} Error";
@@ -231,15 +238,14 @@ lines! {
             "ce: inst {engine:d}: mthd buffer fault", "ce: inst {engine:d}, fault buffer crc mismatch",
             "ce: inst {engine:d}, fault buffer magic check fail";
         EccError, Cause, "a memory of the GPU reported a bit error":
-            "rstg ecc error uncorrected", "tstg ecc error uncorrected", "dstg ecc error (SEC) corrected",
-            "dstg ecc error uncorrected", "Double bit error detected in GPU L2!",
+            "rstg ecc error uncorrected", "tstg ecc error uncorrected", "dstg ecc error uncorrected", "Double bit error detected in GPU L2!",
             "uncorrected ecc {part:t} error. ecc_addr({address:x})",
-            "{part:t} detected in SM {unit:t}! err_mask [{mask:h}] is_overf [{overflow:d}]",
-            "sm_l1_tag_ecc_corrected{place:t}", "sm_l1_tag_ecc_uncorrected{place:t}", "sm_cbu_ecc_uncorrected{place:t}",
+            "Uncorrected error (DBE) detected in SM {unit:t}! err_mask [{mask:h}] is_overf [{overflow:d}]",
+            "sm_l1_tag_ecc_uncorrected{place:t}", "sm_cbu_ecc_uncorrected{place:t}",
             "sm_lrf_ecc_uncorrected{place:t}", "sm_l1_data_ecc_uncorrected{place:t}", "sm_icache_l0_data_ecc_uncorrected{place:t}",
             "sm_icache_l1_data_ecc_uncorrected{place:t}", "sm_icache_l0_predecode_ecc_uncorrected{place:t}",
             "sm_l1_tag_miss_fifo_ecc_uncorrected{place:t}", "sm_l1_tag_s2r_pixprf_ecc_uncorrected{place:t}",
-            "sm_rams_urf_ecc_{place:t}";
+            "sm_rams_urf_ecc_uncorrected{place:t}";
         CompressionUnsafe, Cause, "the compression cache is set up wrongly": "CBC marked unsafe by MMU, check cbc config";
         RegisterRefused, Detail, "a debugger asked for a register that it may not read": "invalid regop offset: {register:x}";
         MapTrace, Trace, "a mapping was made or undone":
@@ -306,6 +312,18 @@ lines! {
             "channel {channel:x} caused by previous Xid {previous:d}", "{text:t}, Ch {channel:h}";
         XidOther, Cause, "an error the driver describes in its own words": "{text:t}";
     }
+    Pcie {
+        PcieCorrected, Harmless, "the PCIe link repaired an error by itself":
+            "PCIe Bus Error: severity=Corrected, {rest:t}", "PCIe Bus Error: severity=Correctable, {rest:t}",
+            "Corrected error received: {from:t}", "Multiple Corrected error received: {from:t}",
+            "Correctable error message received from {from:t}", "Multiple Correctable error message received from {from:t}";
+        PcieError, Platform, "PCIe reports an error that the link could not repair":
+            "PCIe Bus Error: severity={severity:t}, type={layer:t}, ({agent:t})",
+            "{severity:t} error received: {from:t}", "{severity:t} error message received from {from:t}";
+        PcieLinkDown, Platform, "the PCIe link to the device is down":
+            "Slot({slot:t}): Link Down", "Slot({slot:t}): Card not present", "containment event, status:{status:x} {rest:t}",
+            "can't recover (no error_detected callback)", "device recovery failed";
+    }
     Other {
         SmmuFault, Platform, "the SMMU refused a device's access":
             "arm-smmu {unit:t}.iommu: Unhandled context fault: fsr={fsr:x}, iova={iova:x}, fsynr={fsynr:x}, cbfrsynra={stream:x}, cb={bank:d}",
@@ -332,8 +350,61 @@ lines! {
         NvmapHeap, Harmless, "nvmap starts": "nvmap_heap_init: created heap block cache";
         NotifierRefused, Detail, "an error that has no number a program could read":
             "nvgpu_error_notifier_to_channel_notifier: invalid error_notifier requested {code:d}";
-        HungTask, Platform, "a task hangs in the kernel; after a failed recovery this is where channels are closed":
+        HungTask, Context, "a task hangs in the kernel; after a failed recovery this is where channels are closed":
             "INFO: task {comm:t}:{pid:d} blocked for more than {seconds:d} seconds.";
+        OomKill, Platform, "memory was used up: the kernel ended a process":
+            "Out of memory: Kill process {pid:d} ({comm:t}) score {score:d} or sacrifice child",
+            "Out of memory: Killed process {pid:d} ({comm:t}) {rest:t}", "Out of memory: Killed process {pid:d} ({comm:t})",
+            "Memory cgroup out of memory: Killed process {pid:d} ({comm:t}) {rest:t}";
+        OverCurrent, Platform, "the supply gave too much current or too low a voltage; clocks were lowered":
+            "soctherm: OC ALARM {alarm:x}";
+        HeatShutdown, Platform, "a sensor reached its critical temperature; the machine shuts down":
+            "thermal thermal_zone{zone:d}: {sensor:t}: critical temperature reached, shutting down",
+            "thermal thermal_zone{zone:d}: {sensor:t}: critical temperature reached",
+            "thermal thermal_zone{zone:d}: critical temperature reached ({celsius:d} C), shutting down",
+            "thermal thermal_zone{zone:d}: critical temperature reached({celsius:d} C),shutting down",
+            "thermal thermal_zone{zone:d}: critical temperature reached, shutting down",
+            "reboot: HARDWARE PROTECTION shutdown (Temperature too high)";
+        SymbolVersion, Platform, "a module was built for another kernel or another release of its modules":
+            "{module:t}: disagrees about version of symbol {symbol:t}", "{module:t}: version magic {magic:t}";
+        ModuleKey, Context, "the kernel refused a module that no known key signed": "Loading of module with unavailable key is rejected";
+        KeyRejected, Platform, "the kernel refused the driver's module: no key that it knows signed it":
+            "Failed to insert module '{module:t}': Key was rejected by service",
+            "could not insert '{module:t}': Key was rejected by service";
+        FirmwareMissing, Platform, "a firmware file of the GPU is missing":
+            "{device:t}: Direct firmware load for {file:t} failed with error {error:d}";
+        ApiMismatch, Platform, "the driver's library and its kernel module are of different releases":
+            "NVRM: API mismatch: {says:t}";
+        PowerCable, Platform, "the GPU's power cables are not connected":
+            "NVRM: GPU {pci:t}: GPU does not have the necessary power cables connected.";
+        BarInvalid, Platform, "the system's firmware gave the GPU no valid PCI memory region":
+            "NVRM: This PCI I/O region assigned to your NVIDIA device is invalid:";
+        Refused, Platform, "the driver does not take the GPU":
+            "NVRM: The NVIDIA GPU {pci:t} (PCI ID: {id:t})", "NVRM: The NVIDIA {name:t} GPU installed in this system is",
+            "NVRM: The NVIDIA GPU {pci:t}";
+        OtherDriver, Platform, "another driver, such as nouveau, holds the GPU":
+            "NVRM: The NVIDIA probe routine was not called for {count:d} device(s).";
+        InitFailed, Platform, "the driver could not start the GPU":
+            "NVRM: GPU {pci:t}: RmInitAdapter failed! ({status:t})", "NVRM: RmInitAdapter failed! ({status:t})",
+            "NVRM: GPU {pci:t}: rm_init_adapter failed, device minor number {minor:d}",
+            "NVRM: rm_init_adapter failed for device bearing minor number {minor:d}";
+        Nvrm, Context, "the desktop driver says": "NVRM: {says:t}";
+        Host1xTimeout, Platform, "work of a video, vision or camera engine (host1x, not the GPU) did not end in time":
+            "host1x {unit:t}: cdma_timeout_handler: timeout: {syncpoint:d} ({engine:t}), HW thresh {wanted:d}, done {value:d}",
+            "host1x {unit:t}: cdma_handle_timeout: timeout: {syncpoint:d} ({engine:t}) clientid {client:d}, HW thresh {wanted:d}, done {value:d}",
+            "host1x {unit:t}: {thread:t}: syncpoint id {syncpoint:d} ({engine:t}) stuck waiting {wanted:d}, timeout={timeout:d}";
+        McError, Platform, "the memory controller refused an access": "mc-err: ({id:d}) {client:t}: {error:t}";
+        McStatus, Detail, "its registers": "mc-err: status = {status:x}; addr = {address:x}", "mc-err: secure: {secure:t}, access-type: {access:t}";
+        NouveauFault, Cause, "the MMU's fault (nouveau)":
+            "nouveau {pci:t}: fifo: {access:t} fault at {address:h} engine {engine_id:h} [{engine:t}] client {client_id:h} [{client:t}] reason {reason:h} [{fault:t}] on channel {channel:d} [{instance:h} {comm:t}[{pid:d}]]",
+            "nouveau {pci:t}: fifo: {access:t} fault at {address:h} engine {engine_id:h} [{engine:t}] client {client_id:h} [{client:t}] reason {reason:h} [{fault:t}] on channel {channel:d} [{instance:h} {comm:t}]";
+        NouveauData, Cause, "a method with a value that its class does not take (nouveau)":
+            "nouveau {pci:t}: gr: DATA_ERROR {code:h} [{error:t}]", "nouveau {pci:t}: gr: ILLEGAL_{error:t} ch {channel:d} [{instance:h} {comm:t}[{pid:d}]] {rest:t}";
+        NouveauMethod, Notice, "the method and its channel (nouveau)":
+            "nouveau {pci:t}: gr: {bits:h} [{names:t}] ch {channel:d} [{instance:h} {comm:t}[{pid:d}]] subc {subchannel:d} class {class:h} mthd {method:h} data {data:h}";
+        NouveauTimeout, Cause, "work did not leave the engine in time (nouveau)": "nouveau {pci:t}: fifo: SCHED_ERROR {code:h} [{error:t}]";
+        NouveauPbdma, Cause, "the pushbuffer unit refused what it was given (nouveau)":
+            "nouveau {pci:t}: fifo: PBDMA{pbdma:d}: {bits:h} [{name:t}] ch {channel:d} [{instance:h} {comm:t}[{pid:d}]] {rest:t}";
         NouveauTrap, Cause, "an SM trapped (nouveau)":
             "nouveau {pci:t}: gr: GPC{gpc:d}/TPC{tpc:d}/MP trap: global {global_esr:h} [{global:t}] warp {warp_esr:h} [{error:t}]";
         NouveauChannel, Notice, "the channel that trapped (nouveau)":
@@ -357,12 +428,14 @@ fn shapes() -> &'static [(Kind, Vec<Shape>)] {
 #[must_use]
 pub fn read(source: Source, message: &str) -> Option<(Kind, Reading)> {
     let message = &*squeezed(message.trim_end());
+    // A line without a frame needs more of its shape.
+    let least = if matches!(source, Source::Other | Source::Pcie) { 24 } else { 8 };
     let mut best: Option<(Kind, Reading)> = None;
     for (kind, shapes) in shapes().iter().filter(|(kind, _)| kind.source() == source) {
-        for reading in shapes.iter().filter_map(|shape| shape.read(message)) {
+        for reading in shapes.iter().filter_map(|shape| shape.read(message, least)) {
             // A text of its own takes every line, a cut one of a better shape included.
             if reading.missing.is_empty() && *kind != Kind::XidOther {
-                return Some((*kind, reading));
+                return Some((*kind, reading)).filter(is_of_gpu);
             }
             if best.as_ref().is_none_or(|(_, b)| reading.fields.len() > b.fields.len()) {
                 best = Some((*kind, reading));
@@ -370,10 +443,27 @@ pub fn read(source: Source, message: &str) -> Option<(Kind, Reading)> {
         }
     }
     // Xid lines have a shape that takes any text.
-    best.or_else(|| {
+    let best = best.or_else(|| {
         let of_source = shapes().iter().filter(|(kind, _)| kind.source() == source && source != Source::Xid);
         let readings = of_source
             .flat_map(|(kind, shapes)| shapes.iter().filter_map(|s| Some((*kind, s.read_start(message)?))));
         readings.max_by_key(|(_, reading)| reading.covered)
-    })
+    });
+    best.filter(is_of_gpu)
+}
+
+/// Whether lines that other drivers print as well name a GPU's.
+fn is_of_gpu((kind, reading): &(Kind, Reading)) -> bool {
+    let contains = |field, words: &[&str]| {
+        reading.fields.text(field).is_some_and(|text| words.iter().any(|word| text.contains(word)))
+    };
+    match kind {
+        Kind::SymbolVersion | Kind::KeyRejected => {
+            contains("module", &["nvgpu", "nvmap", "nvidia", "host1x"])
+        }
+        Kind::FirmwareMissing => {
+            contains("file", &["nvidia/", "gpmu_", "fecs", "gpccs", "acr_"]) && !contains("file", &["xusb"])
+        }
+        _ => true,
+    }
 }

@@ -6,6 +6,7 @@ pub(crate) mod frame;
 pub(crate) mod lines;
 pub(crate) mod shape;
 mod stray;
+pub(crate) mod time;
 
 use container::Unpacker;
 use serde::Serialize;
@@ -77,6 +78,11 @@ pub struct Unread {
 pub fn parse(number: u64, line: &str) -> Option<Parsed> {
     let frame = unframe(line);
     let reading = frame.as_ref().and_then(|frame| read(frame.source, frame.message));
+    // What a driver prints for information is no fault, whatever it reads like.
+    let is_quiet = frame.as_ref().is_some_and(|frame| matches!(frame.level, Some("INFO" | "DBG")));
+    let reading = reading.filter(|(kind, _)| {
+        !is_quiet || matches!(kind.role(), Role::Trace | Role::Detail | Role::Dump | Role::Harmless)
+    });
     let (Some(frame), Some((kind, reading))) = (&frame, reading) else {
         return unread(number, line, frame.as_ref()).map(Parsed::Unknown);
     };
@@ -97,6 +103,7 @@ pub fn parse(number: u64, line: &str) -> Option<Parsed> {
 /// A line without a shape; `None` if it has no frame of a GPU driver and is not about a GPU either.
 fn unread(number: u64, line: &str, frame: Option<&Frame<'_>>) -> Option<Unread> {
     let (source, is_error) = match frame {
+        Some(frame) if frame.source == Source::Pcie => return None,
         Some(frame) if frame.source != Source::Other => {
             (frame.source, frame.source == Source::Xid || frame.level == Some("ERR"))
         }

@@ -184,10 +184,10 @@ impl Shape {
     }
 
     /// Reads `line`, whose runs of blanks are one blank each. `None` if it is not of this shape; a line that ends
-    /// early is, once its first literal is whole.
+    /// early is, once its first literal is whole and `least` bytes of its literals are there.
     #[must_use]
-    pub fn read(&self, line: &str) -> Option<Reading> {
-        let reading = self.reading(line)?;
+    pub fn read(&self, line: &str, least: usize) -> Option<Reading> {
+        let reading = self.reading(line, least)?;
         line[reading.covered..].trim().is_empty().then_some(reading)
     }
 
@@ -196,13 +196,14 @@ impl Shape {
     pub fn read_start(&self, line: &str) -> Option<Reading> {
         /// Text behind a message begins with one of these.
         const MARKS: [char; 10] = ['"', '\'', '<', ',', ';', '|', '\\', '}', '(', '#'];
-        let reading = self.reading(line)?;
+        let reading = self.reading(line, 0)?;
         let is_known = reading.missing.is_empty() && reading.covered >= 12;
         (is_known && line[reading.covered..].trim_start().starts_with(MARKS)).then_some(reading)
     }
 
-    fn reading(&self, line: &str) -> Option<Reading> {
-        let Span { end, complete, values, .. } = pieces::at_start(&self.pieces, line)?;
+    fn reading(&self, line: &str, least: usize) -> Option<Reading> {
+        let span = pieces::at_start(&self.pieces, line).filter(|span| span.tells(least))?;
+        let Span { end, complete, values, .. } = span;
         let doubtful = if complete { None } else { self.doubtful(&values, line) };
         let is_begun = match self.pieces.first()? {
             Piece::Literal(text) => !values.is_empty() || line.starts_with(text.trim_end()),
@@ -258,7 +259,7 @@ mod tests {
     use super::*;
 
     fn read(pattern: &'static str, line: &str) -> Option<Reading> {
-        Shape::new(pattern).read(line)
+        Shape::new(pattern).read(line, 0)
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub(super) enum Says {
     Name,
 }
 
-/// Words of errors, which come first, and names of drivers.
+/// Words of errors, and names of drivers.
 const ERRORS: [&str; 9] = [
     "[ERR]",
     "hww_",
@@ -27,7 +27,7 @@ const ERRORS: [&str; 9] = [
     "ILLEGAL_INSTR",
 ];
 const NAMES: [&str; 8] = ["nvgpu", "gk20a", "NVRM", "nvmap", "NvMap", "host1x", "arm-smmu", "tegra-mc"];
-/// Beside a driver's name these make an error.
+/// Beside the desktop driver's name these make an error.
 const FAILED: [&str; 4] = ["fail", "Fail", "error", "ERROR"];
 
 /// A line without one of these is not about a GPU.
@@ -35,22 +35,23 @@ pub(super) fn words() -> impl Iterator<Item = &'static str> {
     ERRORS.into_iter().chain(NAMES)
 }
 
-/// Returns a line's evidence of a GPU error, `None` if it has none.
+/// Returns a line's evidence of a GPU error, `None` if it has none. Words of errors count beside the name of a
+/// driver, or two of them: any program may print one.
 pub(super) fn of_gpu(line: &str) -> Option<Says> {
     static WORDS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| AhoCorasick::new(words()).ok());
-    let mut found = None;
+    let (mut errors, mut is_named) = (0u32, false);
     for hit in WORDS.as_ref()?.find_iter(line) {
-        let word = hit.pattern().as_usize();
-        // `[ERR]` is an error of a GPU only beside a driver's name.
-        match word {
-            0 => {}
-            1..9 => return Some(Says::Error),
-            _ => found = Some(Says::Name),
+        match hit.pattern().as_usize() {
+            0..9 => errors += 1,
+            _ => is_named = true,
         }
     }
-    let names_error =
-        line.contains(ERRORS[0]) || line.contains("NVRM") && FAILED.iter().any(|word| line.contains(word));
-    found.map(|says| if names_error { Says::Error } else { says })
+    let failed = line.contains("NVRM") && FAILED.iter().any(|word| line.contains(word));
+    match is_named {
+        true if errors > 0 || failed => Some(Says::Error),
+        true => Some(Says::Name),
+        false => (errors > 1 || line.contains("hww_")).then_some(Says::Error),
+    }
 }
 
 #[cfg(test)]
@@ -61,7 +62,8 @@ mod tests {
     fn words_of_errors_and_names_of_drivers_are_told_apart() {
         for (line, says) in [
             ("hww_warp_esr 16 again", Some(Says::Error)),
-            ("my note: 0x10 (MISALIGNED_ADDR)", Some(Says::Error)),
+            ("my note: 0x10 (MISALIGNED_ADDR)", None),
+            ("renderer: software mmu fault counter reset", None),
             ("gk20a 57000000.gpu: mmu fault on engine 0", Some(Says::Error)),
             ("17000000.gpu nvgpu_x [ERR] bad", Some(Says::Error)),
             ("NVRM: rm_init_adapter failed", Some(Says::Error)),

@@ -59,8 +59,20 @@ pub(crate) struct Span {
     pub complete: bool,
     /// Bytes of literals that were found.
     pub literal: usize,
+    /// Whether the text ends in a value of which nothing tells where it ends.
+    pub is_open: bool,
     /// Begin and end of each value.
     pub values: Vec<(usize, usize)>,
+}
+
+impl Span {
+    /// Whether enough of the format was found to tell it from others, where `least` bytes of its literals are
+    /// enough for a line that is cut. A text without the literal behind it takes whatever stands there, so it
+    /// needs more.
+    pub(crate) fn tells(&self, least: usize) -> bool {
+        const OF_OPEN: usize = 36;
+        self.complete || self.literal >= if self.is_open { OF_OPEN } else { least }
+    }
 }
 
 /// Matches `pieces` in `text`, where the literal `pieces[anchor]` is known to begin, or to be cut off, at
@@ -154,15 +166,17 @@ struct Walk<'a> {
     end: usize,
     complete: bool,
     literal: usize,
+    is_open: bool,
 }
 
 impl<'a> Walk<'a> {
     const fn new(text: &'a str) -> Self {
-        Self { text, patience: PATIENCE, values: Vec::new(), end: 0, complete: false, literal: 0 }
+        Self { text, patience: PATIENCE, values: Vec::new(), end: 0, complete: false, literal: 0, is_open: false }
     }
 
     fn span(self, start: usize) -> Span {
-        Span { start, end: self.end, complete: self.complete, literal: self.literal, values: self.values }
+        let Self { end, complete, literal, values, is_open, .. } = self;
+        Span { start, end, complete, literal, is_open, values }
     }
 
     /// Reads `pieces` from byte `at`, up to the byte `must_end` if there is one.
@@ -276,6 +290,7 @@ impl<'a> Walk<'a> {
             return false;
         }
         self.values.push((at, end));
+        self.is_open = tail.is_none();
         self.cut(true, must_end, text.len() - end)
     }
 }

@@ -142,6 +142,9 @@ impl Table {
         let message = message_start(text);
         let mut best: Option<(Rank, u32, Span)> = None;
         let mut consider = |index: u32, span: Span| {
+            if !span.tells(8) {
+                return;
+            }
             let line = &self.lines[index as usize];
             let named = words(&text[..span.start]).any(|word| line.is_of(word));
             if !line.is_telling() && !named && !marked(&line.driver, text) {
