@@ -43,6 +43,10 @@ struct Found {
 
 impl Found {
     fn take(&mut self, incident: &Incident) {
+        if let Some((first, second)) = incident.parted() {
+            self.take(&first);
+            return self.take(&second);
+        }
         self.count += 1;
         let report = explain(incident, &self.map);
         self.of_platform += u64::from(report.subject == Subject::Platform);

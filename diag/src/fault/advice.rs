@@ -362,15 +362,14 @@ fn platform(advice: &mut Advice, blamed: Option<&Entry>) {
             advice.cause("an access outside memory, or into a protected part of it");
             advice.attempt("the client names the unit; nvl0 to nvl2 are the GPU's ports");
         }
-        Some(Kind::HungTask) => {
-            advice.cause(
-                "the driver waits for a GPU that does not answer: recovery of an earlier fault failed",
-            );
-            advice.attempt("find a GPU fault before it; a reboot may be necessary");
-        }
-        _ => {
+        Some(Kind::McError) => advice.cause("an access outside memory, or into a protected part of it"),
+        Some(Kind::NvmapFreed | Kind::NvmapHandle | Kind::NvmapLimit) => {
             advice.cause("a program closed or reused memory that was still in use");
-            advice.attempt("check the program that the line names");
         }
+        Some(Kind::OomKill) => {
+            advice.cause("processes and GPU buffers together need more memory than there is");
+        }
+        // The line says it all.
+        _ => {}
     }
 }

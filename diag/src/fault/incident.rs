@@ -1,6 +1,6 @@
 //! Groups log lines into incidents: all lines of one fault, and no other's.
 
-use nv_hw::fault::fault_type;
+use nv_hw::fault::{fault_type, warp_esr};
 use std::collections::VecDeque;
 
 use crate::kernel_log::Entry;
@@ -83,6 +83,29 @@ impl Incident {
             missing: Vec::new(),
             text,
         });
+    }
+
+    /// Two incidents, where lines of an SM's exception and of an MMU fault of another channel are mixed.
+    #[must_use]
+    pub fn parted(&self) -> Option<(Self, Self)> {
+        let told = |code| self.of(Kind::Notifier).find(|e| e.fields.id("code") == Some(code));
+        let of_sm = channel(told(13)?)?;
+        let of_mmu = channel(told(31)?)?;
+        let is_own = |e: &&Entry| {
+            let code = e.fields.register("warp_esr").unwrap_or(0) & 0xffff;
+            !matches!(code, 0 | warp_esr::MMU_FAULT | warp_esr::MMU_NACK)
+        };
+        let faulted = self.of(Kind::MmuFault).all(|e| channel(e) == Some(of_mmu));
+        if of_sm == of_mmu || !faulted || !self.of(Kind::SmErrorState).any(|e| is_own(&e)) {
+            return None;
+        }
+        let belongs = |e: &Entry| {
+            let kinds = [Kind::SmMachineCheck, Kind::SmErrorState, Kind::SmRegisters, Kind::GrExceptionNotice];
+            kinds.contains(&e.kind) || channel(e) == Some(of_sm)
+        };
+        let (sm, mmu): (Vec<Entry>, Vec<Entry>) = self.entries.iter().cloned().partition(belongs);
+        let part = |entries| Self { entries, dropped: 0, notes: self.notes.clone() };
+        Some((part(mmu), part(sm)))
     }
 
     /// The entries of a kind.

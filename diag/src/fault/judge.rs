@@ -168,7 +168,7 @@ fn mmu(report: &FaultReport, incident: &Incident) -> (Class, Sure, String) {
         return (Class::Hardware, Sure::Certain, REPLACE.to_owned());
     }
     let is_bar = fault.engine.as_deref().is_some_and(|engine| engine.contains("BAR"));
-    if is_bar || matches!(client.as_str(), "fecs" | "gpccs" | "pmu" | "pd") {
+    if is_bar || ["fecs", "gpccs", "pmu"].iter().any(|unit| client.contains(unit)) {
         return (Class::Driver, Sure::Likely, RELOAD.to_owned());
     }
     let at = fault.address.map_or(String::new(), |address| format!(" to {address}"));

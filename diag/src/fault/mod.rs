@@ -2,7 +2,7 @@
 //!
 //! # Layers
 //! ```text
-//! explanation  explain                             # an incident to its report
+//! explanation  explain lookup                         # an incident to its report
 //! stories      story                               # which fault leads to which
 //! verdicts     advice blame chip judge records suspects  # what failed first, why, whose fault, what to try
 //! report       marks page report                   # the report, as text, page and picture
@@ -19,6 +19,7 @@ mod front_end;
 mod host;
 pub(crate) mod incident;
 mod judge;
+mod lookup;
 mod marks;
 pub(crate) mod message;
 pub mod mmu;
@@ -34,6 +35,7 @@ pub use explain::explain;
 pub use front_end::unit_exception;
 pub use host::{MethodHeader, notifier_words, ring_entry};
 pub use incident::{Grouper, Incident};
+pub use lookup::{Explained, Explanations, explain_word};
 pub use judge::{Judgement, Sure};
 pub use message::DriverMessage;
 pub use repeats::Repeats;

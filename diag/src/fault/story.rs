@@ -99,7 +99,7 @@ pub(crate) fn tell<T>(
             Some((evidence, cause)) => {
                 cause.absorb(Link {
                     line: fault.cause_line,
-                    what: fault.verdict.clone(),
+                    what: format!("{}{}", fault.verdict, fault.on_device()),
                     evidence,
                     text: fault.cause_text(),
                 });

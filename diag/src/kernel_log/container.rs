@@ -23,6 +23,8 @@ const DRIVERS: [&str; 6] = ["nvgpu: ", "NVRM: ", "__ga10b__", "arm-smmu ", "tegr
 pub(super) struct Unpacker {
     /// A JSON object that began on an earlier line, and the number of that line.
     record: Option<(u64, String)>,
+    /// The time of the entry of `journalctl -o verbose` that is being read.
+    entry: Option<String>,
 }
 
 impl Unpacker {
@@ -50,6 +52,19 @@ impl Unpacker {
             }
             self.record = None;
         }
+        // `journalctl -o verbose`: a line with time and cursor, then one for each field.
+        if let Some((time, _)) = trimmed.split_once(" [s=") {
+            self.entry = Some(time.to_owned());
+            return;
+        }
+        if let Some(time) = self.entry.as_ref().filter(|_| line.starts_with("    ")) {
+            if let Some(message) = line.trim_start().strip_prefix("MESSAGE=") {
+                let of_message = if has_time(message) { String::new() } else { format!("[{time}] ") };
+                give(number, &(of_message + message), out);
+            }
+            return;
+        }
+        self.entry = None;
         if let Some(value) = json(trimmed) {
             return messages(&value, &mut |text| give(number, text, out));
         }
@@ -161,7 +176,7 @@ fn time_of(fields: &Map<String, Value>) -> Option<String> {
     {
         return Some(format!("[{}.{:06}] ", micros / 1_000_000, micros % 1_000_000));
     }
-    match fields.get("time").or_else(|| fields.get("timestamp")).or_else(|| fields.get("@timestamp"))? {
+    match ["time", "timestamp", "@timestamp", "date"].iter().find_map(|name| fields.get(*name))? {
         Value::Number(seconds) => Some(format!("[{:.6}] ", seconds.as_f64()?)),
         Value::String(text) => Some(format!("{text} ")),
         _ => None,

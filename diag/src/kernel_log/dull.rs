@@ -12,7 +12,7 @@ use crate::kernel_log::{frame, stray};
 /// sequence, which may stand inside a word.
 pub(super) fn prefix(bytes: &[u8]) -> (usize, u64) {
     static WORDS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
-        let words = frame::words().chain(stray::words());
+        let words = frame::words().chain(stray::words()).chain([" [s="]);
         AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).build(words).ok()
     });
     let (Some(words), Some(last)) = (WORDS.as_ref(), memrchr(b'\n', bytes)) else { return (0, 0) };

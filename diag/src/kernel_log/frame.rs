@@ -171,8 +171,8 @@ const BEGINNINGS: [&str; 21] = [
     "could not insert '",
     "host1x ",
     "mc-err: ",
-    "Out of memory: Killed",
-    "Memory cgroup out of memory: Killed",
+    "Out of memory: Kill",
+    "Memory cgroup out of memory: Kill",
     "soctherm: ",
     "thermal thermal_zone",
     "reboot: HARDWARE PROTECTION",
@@ -213,7 +213,12 @@ fn pci(text: &str) -> Option<&str> {
 /// Messages behind the name of a module or a device.
 fn behind(text: &str) -> Option<Frame<'_>> {
     let at = BEHIND.iter().find_map(|message| text.find(message))?;
-    let start = text[..at].rfind(' ').map_or(0, |blank| blank + 1);
+    let word = |end: usize| text[..end].rfind(' ').map_or(0, |blank| blank + 1);
+    let start = word(at);
+    // A driver's name stands before that of its device.
+    let before = word(start.saturating_sub(1));
+    let is_name = text[before..start].bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b' '));
+    let start = if is_name { before } else { start };
     Some(bare(Source::Other, &text[start..]))
 }
 
@@ -264,7 +269,7 @@ mod tests {
     #[test]
     fn lines_of_nobody_we_know_are_left() {
         for line in
-            ["", "hello", "[   1.000000] usb 1-1: new device", "nvgpu: ", "__ga10b", "NVRM: Xid (PCI:1): x, "]
+            ["", "hello", "[   1.000000] usb 1-1: new device", "nvgpu: ", "__ga10b"]
         {
             assert_eq!(unframe(line), None, "{line}");
         }

@@ -462,7 +462,7 @@ fn is_of_gpu((kind, reading): &(Kind, Reading)) -> bool {
             contains("module", &["nvgpu", "nvmap", "nvidia", "host1x"])
         }
         Kind::FirmwareMissing => {
-            contains("file", &["nvidia/", "gpmu_", "fecs", "gpccs", "acr_"]) && !contains("file", &["xusb"])
+            contains("file", &["nvidia/", "gpmu_", "fecs", "gpccs", "acr"]) && !contains("file", &["xusb"])
         }
         _ => true,
     }

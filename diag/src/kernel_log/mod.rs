@@ -81,7 +81,8 @@ pub fn parse(number: u64, line: &str) -> Option<Parsed> {
     // What a driver prints for information is no fault, whatever it reads like.
     let is_quiet = frame.as_ref().is_some_and(|frame| matches!(frame.level, Some("INFO" | "DBG")));
     let reading = reading.filter(|(kind, _)| {
-        !is_quiet || matches!(kind.role(), Role::Trace | Role::Detail | Role::Dump | Role::Harmless)
+        // This one is, in all releases.
+        !is_quiet || *kind == Kind::AllocationFailed || matches!(kind.role(), Role::Trace | Role::Detail | Role::Dump | Role::Harmless)
     });
     let (Some(frame), Some((kind, reading))) = (&frame, reading) else {
         return unread(number, line, frame.as_ref()).map(Parsed::Unknown);

@@ -26,6 +26,8 @@ const ERRORS: [&str; 9] = [
     "INVALID_ADDR_SPACE",
     "ILLEGAL_INSTR",
 ];
+/// The first of them that is a code of an SM.
+const CODES: usize = 5;
 const NAMES: [&str; 8] = ["nvgpu", "gk20a", "NVRM", "nvmap", "NvMap", "host1x", "arm-smmu", "tegra-mc"];
 /// Beside the desktop driver's name these make an error.
 const FAILED: [&str; 4] = ["fail", "Fail", "error", "ERROR"];
@@ -36,13 +38,16 @@ pub(super) fn words() -> impl Iterator<Item = &'static str> {
 }
 
 /// Returns a line's evidence of a GPU error, `None` if it has none. Words of errors count beside the name of a
-/// driver, or two of them: any program may print one.
+/// driver, those of an SM's registers beside a number: any program may print the others.
 pub(super) fn of_gpu(line: &str) -> Option<Says> {
     static WORDS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| AhoCorasick::new(words()).ok());
-    let (mut errors, mut is_named) = (0u32, false);
+    let (mut errors, mut is_named, mut is_code) = (0u32, false, line.contains("hww_"));
     for hit in WORDS.as_ref()?.find_iter(line) {
         match hit.pattern().as_usize() {
-            0..9 => errors += 1,
+            word @ 0..9 => {
+                errors += 1;
+                is_code |= word >= CODES && line.contains("0x");
+            }
             _ => is_named = true,
         }
     }
@@ -50,7 +55,7 @@ pub(super) fn of_gpu(line: &str) -> Option<Says> {
     match is_named {
         true if errors > 0 || failed => Some(Says::Error),
         true => Some(Says::Name),
-        false => (errors > 1 || line.contains("hww_")).then_some(Says::Error),
+        false => is_code.then_some(Says::Error),
     }
 }
 
@@ -62,7 +67,8 @@ mod tests {
     fn words_of_errors_and_names_of_drivers_are_told_apart() {
         for (line, says) in [
             ("hww_warp_esr 16 again", Some(Says::Error)),
-            ("my note: 0x10 (MISALIGNED_ADDR)", None),
+            ("my note: 0x10 (MISALIGNED_ADDR)", Some(Says::Error)),
+            ("self-test of MISALIGNED_ADDR passed", None),
             ("renderer: software mmu fault counter reset", None),
             ("gk20a 57000000.gpu: mmu fault on engine 0", Some(Says::Error)),
             ("17000000.gpu nvgpu_x [ERR] bad", Some(Says::Error)),

@@ -71,7 +71,7 @@ impl Span {
     /// needs more.
     pub(crate) fn tells(&self, least: usize) -> bool {
         const OF_OPEN: usize = 36;
-        self.complete || self.literal >= if self.is_open { OF_OPEN } else { least }
+        self.complete || self.literal >= if self.is_open { (4 * least).min(OF_OPEN) } else { least }
     }
 }
 

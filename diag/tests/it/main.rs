@@ -4,6 +4,7 @@ mod bringup;
 mod bringup_program;
 mod cli;
 mod containers;
+mod corpus;
 mod damage;
 mod disassembly;
 mod doctor;
