@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
+use crate::catalogue::{self, Class};
 use crate::fault::explain::explain;
 use crate::fault::incident::{Grouper, Incident};
 use crate::fault::message::Messages;
-use crate::catalogue::{self, Class};
 use crate::fault::report::{FaultList, FaultReport, Subject, UnknownLine};
 use crate::fault::story::{Context, follow, tell};
 use crate::kernel_log::{Entry, Kind, Parsed, Reader, Role, Source, Unread};
@@ -134,9 +134,8 @@ impl Session {
         let mut faults: Vec<_> = std::mem::take(&mut found.faults).into();
         // Incidents end in another order than they begin.
         faults.sort_by_key(|(f, _): &(FaultReport, _)| f.evidence.first().map_or(0, |e| e.line));
-        let count = |faults: &[(FaultReport, Incident)]| -> u64 {
-            faults.iter().map(|(f, _)| f.repeats.count).sum()
-        };
+        let count =
+            |faults: &[(FaultReport, Incident)]| -> u64 { faults.iter().map(|(f, _)| f.repeats.count).sum() };
         let before = count(&faults);
         let mut told = tell(faults, &found.messages.kept(), &mut found.context);
         found.count -= before - count(&told);

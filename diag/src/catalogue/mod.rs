@@ -3,7 +3,6 @@
 //! `data/xids.json` and `data/notifiers.json` hold one number per line with its source; the texts are this
 //! project's own. Names of the hardware's codes are those of `nv-hw`.
 
-
 use std::io::{self, Write};
 use std::sync::LazyLock;
 
@@ -11,7 +10,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::report::Report;
 use crate::report::style::{HEADING, NAME};
-
 
 /// Owner of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]

@@ -28,7 +28,10 @@ impl Args {
         let xids = match self.number {
             Some(number) => {
                 let last = catalogue::xids().last().map_or(0, |error| error.number);
-                vec![catalogue::xid(number).with_context(|| format!("no Xid {number}: 1 to {last} are known"))?]
+                vec![
+                    catalogue::xid(number)
+                        .with_context(|| format!("no Xid {number}: 1 to {last} are known"))?,
+                ]
             }
             None => catalogue::xids().iter().collect(),
         };

@@ -10,9 +10,9 @@ use crate::fault::mmu::MmuFault;
 use crate::fault::report::{Subject, What};
 use crate::fault::sm::{self, SmRecord};
 use crate::hex::Hex;
-use crate::known_lines::table::Table;
 use crate::kernel_log::Entry;
 use crate::kernel_log::lines::{Kind, Role};
+use crate::known_lines::table::Table;
 
 /// A unit, its error, and the line that reports it.
 type Blame<'a> = (Subject, What, Option<&'a Entry>);
@@ -61,7 +61,8 @@ fn hardware_number(incident: &Incident) -> Option<Blame<'_>> {
     let class = |e: &Entry| Some(catalogue::xid(e.xid?)?.class);
     let of_hardware = |e: &&Entry| e.kind == Kind::XidOther && class(e) == Some(Class::Hardware);
     let first = incident.entries.first().filter(|e| {
-        e.kind == Kind::XidOther && matches!(class(e), Some(Class::Driver | Class::Power | Class::Configuration))
+        e.kind == Kind::XidOther
+            && matches!(class(e), Some(Class::Driver | Class::Power | Class::Configuration))
     });
     incident.entries.iter().find(of_hardware).or(first).map(of_number)
 }
@@ -70,7 +71,7 @@ fn hardware_number(incident: &Incident) -> Option<Blame<'_>> {
 fn of_number(entry: &Entry) -> Blame<'_> {
     let number = entry.xid.unwrap_or(0);
     let words = match catalogue::xid(number) {
-        Some(known) => format!("{}: {}", known.title, known.meaning),
+        Some(known) => known.title.clone(),
         None => format!("an error of a number that is not known: {}", entry.text),
     };
     let code = Some(Hex(number.into()));
@@ -128,7 +129,9 @@ fn of_sm<'a>(incident: &'a Incident, sms: &[SmRecord]) -> Option<Blame<'a>> {
                 code: Some(sm.global_esr.value),
                 name: sm.global_esr.bits.join(" | "),
                 words: match sm.global_esr.bits.iter().any(|bit| bit.contains("WARP")) {
-                    true => "warps of this SM failed; the register of the first was cleared before".to_owned(),
+                    true => {
+                        "warps of this SM failed; the register of the first was cleared before".to_owned()
+                    }
                     false => "the SM reported an error that belongs to no warp".to_owned(),
                 },
             },

@@ -3,7 +3,7 @@
 use nv_hw::fault::warp_esr;
 use sass::Space;
 
-use crate::catalogue::Class;
+use crate::catalogue::{self, Class};
 use crate::fault::advice::advise;
 use crate::fault::blame::blame;
 use crate::fault::chip::compute_capability;
@@ -16,8 +16,8 @@ use crate::fault::repeats::Repeats;
 use crate::fault::report::{Evidence, FaultReport, Owner, Subject, WindowTrap};
 use crate::fault::sm::SmRecord;
 use crate::fault::suspects::rank;
-use crate::kernel_log::{Entry, Value};
 use crate::kernel_log::lines::Kind;
+use crate::kernel_log::{Entry, Value};
 use crate::process_map::code::{Code, access_of};
 use crate::process_map::loose::Question;
 use crate::process_map::map::{Found, Mapping, ProcessMap};
@@ -63,6 +63,9 @@ pub fn explain(incident: &Incident, map: &ProcessMap) -> FaultReport {
     notes.extend(software.map(|(_, note)| note));
     notes.extend(dump_notes(incident));
     notes.extend(smmu_note(incident));
+    if what.name.starts_with("Xid ") {
+        notes.extend(blamed.and_then(|e| Some(catalogue::xid(e.xid?)?.meaning.clone())));
+    }
     if subject == Subject::Platform {
         notes.extend(blamed.and_then(values));
     }
@@ -105,6 +108,7 @@ pub fn explain(incident: &Incident, map: &ProcessMap) -> FaultReport {
         cause_line: blamed.or(incident.entries.first()).map_or(0, |e| e.line),
         root: None,
         consequences: Vec::new(),
+        led_to: Vec::new(),
         consequences_dropped: 0,
         causes: Vec::new(),
         try_next: Vec::new(),
@@ -226,19 +230,25 @@ fn values(entry: &Entry) -> Option<String> {
 fn smmu_note(incident: &Incident) -> Option<String> {
     let f = &incident.of(Kind::SmmuFault).next()?.fields;
     let direction = if f.register("fsynr")? & 0x10 != 0 { "a write" } else { "a read" };
-    let reasons = [(2, "the page is not mapped"), (4, "the access flag is not set"), (8, "the permission does not allow it")];
+    let reasons = [
+        (2, "the page is not mapped"),
+        (4, "the access flag is not set"),
+        (8, "the permission does not allow it"),
+    ];
     let fsr = f.register("fsr").unwrap_or(0);
-    let reason = reasons.iter().find(|(bit, _)| fsr & bit != 0).map_or(String::new(), |(_, r)| format!(": {r}"));
+    let reason =
+        reasons.iter().find(|(bit, _)| fsr & bit != 0).map_or(String::new(), |(_, r)| format!(": {r}"));
     Some(format!("{direction} of {:#x}{reason}", f.number("iova")?))
 }
 
 /// The fault in one sentence.
 fn verdict(report: &FaultReport) -> String {
     let number = report.xid.map_or(String::new(), |number| format!("Xid {number}: "));
-    let mut text = number + &match &report.window_trap {
-        Some(trap) if trap.certain => format!("memory-window trap: {}", report.what.words),
-        _ => report.what.words.clone(),
-    };
+    let mut text = number
+        + &match &report.window_trap {
+            Some(trap) if trap.certain => format!("memory-window trap: {}", report.what.words),
+            _ => report.what.words.clone(),
+        };
     if let Some(code) = report.code.iter().find(|c| c.certain)
         && let Some(place) = code.place()
     {

@@ -100,7 +100,8 @@ impl Incident {
             return None;
         }
         let belongs = |e: &Entry| {
-            let kinds = [Kind::SmMachineCheck, Kind::SmErrorState, Kind::SmRegisters, Kind::GrExceptionNotice];
+            let kinds =
+                [Kind::SmMachineCheck, Kind::SmErrorState, Kind::SmRegisters, Kind::GrExceptionNotice];
             kinds.contains(&e.kind) || channel(e) == Some(of_sm)
         };
         let (sm, mmu): (Vec<Entry>, Vec<Entry>) = self.entries.iter().cloned().partition(belongs);
@@ -158,7 +159,10 @@ impl Open {
         if let Some(at) = PAIRED.iter().position(|kind| *kind == entry.kind) {
             self.counts[at] += 1;
         }
-        self.told |= matches!(entry.kind, Kind::Notifier | Kind::XidChannel | Kind::NouveauChannel | Kind::NouveauMethod);
+        self.told |= matches!(
+            entry.kind,
+            Kind::Notifier | Kind::XidChannel | Kind::NouveauChannel | Kind::NouveauMethod
+        );
         let entries = &mut self.incident.entries;
         if entries.len() < MAX_ENTRIES { entries.push(entry) } else { self.incident.dropped += 1 }
     }
@@ -344,12 +348,8 @@ impl Grouper {
             Kind::Refused,
             Kind::KeyRejected,
         ];
-        const TOGETHER: [&[Kind]; 4] = [
-            &[Kind::PcieError, Kind::PcieLinkDown],
-            &STARTS,
-            &[Kind::HeatShutdown],
-            &[Kind::Host1xTimeout],
-        ];
+        const TOGETHER: [&[Kind]; 4] =
+            [&[Kind::PcieError, Kind::PcieLinkDown], &STARTS, &[Kind::HeatShutdown], &[Kind::Host1xTimeout]];
         let kinds = TOGETHER.iter().find(|kinds| kinds.contains(&entry.kind))?;
         (0..self.open.len()).rev().find(|at| {
             let first = self.open[*at].incident.entries.first();

@@ -82,7 +82,9 @@ pub(super) fn judge(report: &FaultReport, incident: &Incident, blamed: Option<&E
         Subject::Hardware => (Hardware, Certain, action(REPLACE)),
         Subject::Firmware => (Driver, Likely, action(RELOAD)),
         Subject::Register => (Driver, Likely, action(RELEASES)),
-        Subject::Timeout => (Program, Likely, action("bound the kernel's loops and waits; restart the program")),
+        Subject::Timeout => {
+            (Program, Likely, action("bound the kernel's loops and waits; restart the program"))
+        }
         Subject::Driver => match blamed.map(|e| e.kind) {
             Some(Kind::AllocationFailed) => (Program, Possible, action("free memory, or enlarge CMA")),
             Some(Kind::BringUpFailed) => (Driver, Likely, action(RELEASES)),
@@ -99,33 +101,39 @@ pub(super) fn judge(report: &FaultReport, incident: &Incident, blamed: Option<&E
                 Likely,
                 action("use less memory, or add swap; GPU buffers count as the process's memory"),
             ),
-            Some(Kind::Host1xTimeout) => {
-                (Program, Possible, action("restart the program that uses the engine; then update its driver"))
-            }
+            Some(Kind::Host1xTimeout) => (
+                Program,
+                Possible,
+                action("restart the program that uses the engine; then update its driver"),
+            ),
             Some(Kind::KeyRejected) => (
                 Configuration,
                 Certain,
-                action("sign the module with a key that the firmware knows (mokutil), or switch Secure Boot off"),
+                action(
+                    "sign the module with a key that the firmware knows (mokutil), or switch Secure Boot off",
+                ),
             ),
             Some(Kind::Refused) if report.notes.iter().any(|note| note.contains("fallen off the bus")) => {
                 (Hardware, Likely, action(LINK))
             }
-            Some(Kind::OverCurrent) => (
+            Some(Kind::OverCurrent) => {
+                (Power, Certain, action("check supply and cables, or choose a lower power mode (`nvpmodel`)"))
+            }
+            Some(Kind::PowerCable) => (Power, Certain, action("connect the GPU's power cables")),
+            Some(Kind::HeatShutdown) => (
                 Power,
                 Certain,
-                action("check supply and cables, or choose a lower power mode (`nvpmodel`)"),
+                action("check fan, heat sink and power mode before the machine is used again"),
             ),
-            Some(Kind::PowerCable) => (Power, Certain, action("connect the GPU's power cables")),
-            Some(Kind::HeatShutdown) => {
-                (Power, Certain, action("check fan, heat sink and power mode before the machine is used again"))
-            }
             Some(Kind::SymbolVersion | Kind::ApiMismatch | Kind::FirmwareMissing | Kind::NvmapRequest) => {
                 (Configuration, Certain, action(RELEASES))
             }
             Some(Kind::BarInvalid) => (
                 Configuration,
                 Certain,
-                action("enable 64-bit BARs (above 4G decoding) in the system's firmware, or boot with pci=realloc"),
+                action(
+                    "enable 64-bit BARs (above 4G decoding) in the system's firmware, or boot with pci=realloc",
+                ),
             ),
             Some(Kind::Refused) => {
                 (Configuration, Certain, action("install the release of the driver that supports this GPU"))
@@ -138,7 +146,11 @@ pub(super) fn judge(report: &FaultReport, incident: &Incident, blamed: Option<&E
                 (Program, Likely, action("fix the program that the line names; restart it"))
             }
             Some(Kind::MemoryController) => (Driver, Possible, action("match the client with its driver")),
-            _ => (Driver, Likely, action("match the stream id with its device, and update that device's driver")),
+            _ => (
+                Driver,
+                Likely,
+                action("match the stream id with its device, and update that device's driver"),
+            ),
         },
     };
     Judgement::new(whose, sure, action)
@@ -160,7 +172,11 @@ fn mmu(report: &FaultReport, incident: &Incident) -> (Class, Sure, String) {
         return (Class::Driver, Sure::Likely, RELOAD.to_owned());
     }
     let Some(fault) = report.mmu.first() else {
-        return (Class::Program, Sure::Possible, "find the line with the address; restart the program".to_owned());
+        return (
+            Class::Program,
+            Sure::Possible,
+            "find the line with the address; restart the program".to_owned(),
+        );
     };
     let named = fault.fault.as_deref().unwrap_or("");
     let client = fault.client.as_deref().unwrap_or("").to_ascii_lowercase();

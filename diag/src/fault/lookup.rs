@@ -92,8 +92,8 @@ pub fn explain_word(word: &str) -> Explanations {
     }
     for (list, errors) in [("nvgpu's error notifier", notifiers()), ("Xid of the desktop driver", xids())] {
         let name = |e: &crate::catalogue::Error| e.name.clone().unwrap_or_default();
-        found.extend(errors.iter().filter(|e| fits(e.number, &name(e)) || fits(e.number, &e.title)).map(|e| {
-            Explained {
+        found.extend(errors.iter().filter(|e| fits(e.number, &name(e)) || fits(e.number, &e.title)).map(
+            |e| Explained {
                 list,
                 number: e.number,
                 name: name(e),
@@ -102,8 +102,8 @@ pub fn explain_word(word: &str) -> Explanations {
                 try_next: vec![e.action.clone()],
                 whose: Some(e.class),
                 source: e.source.clone(),
-            }
-        }));
+            },
+        ));
     }
     Explanations { word: word.to_owned(), found }
 }
@@ -117,7 +117,11 @@ impl Report for Explanations {
 
     fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         if self.found.is_empty() {
-            writeln!(out, "no list has {}: give a number (31, 0x1f) or a part of a name (OOR_ADDR)", self.word)?;
+            writeln!(
+                out,
+                "no list has {}: give a number (31, 0x1f) or a part of a name (OOR_ADDR)",
+                self.word
+            )?;
         }
         for e in &self.found {
             writeln!(out, "{HEADING}{} {} ({:#x}): {}{HEADING:#}", e.list, e.number, e.number, e.name)?;

@@ -210,12 +210,13 @@ pub(super) fn owners(incident: &Incident) -> Vec<Owner> {
                     (owner.pid, owner.tsg) = (f.id("pid"), f.id("tsg"));
                 }
             }
-            Kind::NouveauChannel | Kind::NouveauFault | Kind::NouveauMethod | Kind::NouveauPbdma => owners.push(Owner {
-                channel,
-                pid: f.id("pid"),
-                comm: f.text("comm").map(str::to_owned),
-                ..Owner::default()
-            }),
+            Kind::NouveauChannel | Kind::NouveauFault | Kind::NouveauMethod | Kind::NouveauPbdma => owners
+                .push(Owner {
+                    channel,
+                    pid: f.id("pid"),
+                    comm: f.text("comm").map(str::to_owned),
+                    ..Owner::default()
+                }),
             _ if entry.xid.is_some() => {
                 let fresh = Owner { channel, pid: entry.pid, comm: entry.comm.clone(), ..Owner::default() };
                 let same = |o: &Owner| o.pid == fresh.pid && (o.channel.is_none() || channel.is_none());
@@ -230,7 +231,11 @@ pub(super) fn owners(incident: &Incident) -> Vec<Owner> {
                 comm: f.text("comm").map(str::to_owned),
                 ..Owner::default()
             }),
-            Kind::MmuFault | Kind::ChannelMmuFault | Kind::Watchdog | Kind::FaultInSwitch | Kind::FirmwareWatchdog
+            Kind::MmuFault
+            | Kind::ChannelMmuFault
+            | Kind::Watchdog
+            | Kind::FaultInSwitch
+            | Kind::FirmwareWatchdog
                 if channel.is_some() =>
             {
                 owners.push(Owner { channel, ..Owner::default() });

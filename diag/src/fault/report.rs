@@ -154,6 +154,8 @@ pub struct FaultReport {
     pub root: Option<Link>,
     /// Faults and lines that follow from it.
     pub consequences: Vec<Link>,
+    /// Xids among them.
+    pub led_to: Vec<u32>,
     /// Consequences that were too many to keep.
     pub consequences_dropped: u64,
     /// Likely causes, the likeliest first.

@@ -22,6 +22,8 @@ const MAX_LINKS: usize = 32;
 /// Lines between cause and consequence in a log without times.
 const MAX_LINES: u64 = 100;
 const SECOND: u64 = 1_000_000;
+/// Between a verdict and the Xids that follow.
+const THEN: &str = ", then Xid ";
 
 /// Another line of the story.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -52,7 +54,9 @@ impl Context {
     /// Lines of the desktop driver that report a failure and belong to no fault.
     pub(crate) fn failures(&mut self) -> Vec<Entry> {
         let is_left = |(entry, used): &(Entry, bool)| {
-            entry.kind == Kind::Nvrm && !used && ["fail", "Fail", "error", "ERROR"].iter().any(|w| entry.text.contains(w))
+            entry.kind == Kind::Nvrm
+                && !used
+                && ["fail", "Fail", "error", "ERROR"].iter().any(|w| entry.text.contains(w))
         };
         std::mem::take(&mut self.0).into_iter().filter(is_left).map(|(entry, _)| entry).collect()
     }
@@ -97,6 +101,9 @@ pub(crate) fn tell<T>(
         let cause = told.iter_mut().rev().find_map(|(cause, _)| Some((leads_to(cause, &fault)?, cause)));
         match cause {
             Some((evidence, cause)) => {
+                if let Some(number) = fault.xid.filter(|number| !cause.led_to.contains(number)) {
+                    cause.led_to.push(number);
+                }
                 cause.absorb(Link {
                     line: fault.cause_line,
                     what: format!("{}{}", fault.verdict, fault.on_device()),
@@ -109,6 +116,11 @@ pub(crate) fn tell<T>(
         }
     }
     for (fault, _) in &mut told {
+        fault.led_to.truncate(4);
+        if !fault.led_to.is_empty() && !fault.verdict.contains(THEN) {
+            let numbers = fault.led_to.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+            fault.verdict += &format!("{THEN}{numbers}");
+        }
         of_context(fault, context);
         if fault.root.is_none() {
             of_message(fault, messages);
@@ -211,7 +223,8 @@ fn is_of_link(fault: &FaultReport) -> bool {
 /// Whether the end of a process for want of memory explains the fault.
 fn is_of_memory(killed: &FaultReport, fault: &FaultReport) -> bool {
     let kinds = [Kind::NvmapFreed, Kind::NvmapHandle, Kind::AllocationFailed];
-    let same = |a: &Owner, b: &Owner| a.pid.is_some() && a.pid == b.pid || a.comm.is_some() && a.comm == b.comm;
+    let same =
+        |a: &Owner, b: &Owner| a.pid.is_some() && a.pid == b.pid || a.comm.is_some() && a.comm == b.comm;
     let is_same = fault.owners.iter().any(|a| killed.owners.iter().any(|b| same(a, b)));
     fault.has(&kinds) || is_same && fault.is_sequel()
 }
@@ -238,6 +251,12 @@ fn of_context(fault: &mut FaultReport, context: &mut Context) {
             Kind::ModuleKey if fault.has(&[Kind::KeyRejected]) && fault.root.is_none() => {
                 if there.line < here.line && there.before(here, 30 * SECOND).is_some() {
                     fault.root = Some(link("the module of the GPU was refused behind it".to_owned()));
+                }
+            }
+            Kind::Nvrm if fault.has_number() && there.line > here.line && says_failure(&entry.text) => {
+                if let Some(gap) = here.before(there, 10 * SECOND).filter(|_| !*used) {
+                    *used = true;
+                    fault.absorb(link(gap));
                 }
             }
             // The driver prints a sentence over several lines.
@@ -267,10 +286,16 @@ fn of_context(fault: &mut FaultReport, context: &mut Context) {
 /// Whether a line of the desktop driver says that something failed.
 fn says_failure(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
-    ["fail", "error", "cannot", "unexpected", "no firmware", "timeout", "bad state"].iter().any(|word| text.contains(word))
+    ["fail", "error", "cannot", "unexpected", "no firmware", "timeout", "bad state"]
+        .iter()
+        .any(|word| text.contains(word))
 }
 
 impl FaultReport {
+    fn has_number(&self) -> bool {
+        self.xid.is_some() || !self.led_to.is_empty()
+    }
+
     fn is_of_nvrm(&self) -> bool {
         self.has(&[Kind::ApiMismatch, Kind::Refused, Kind::BarInvalid, Kind::InitFailed, Kind::PowerCable])
     }
@@ -301,7 +326,10 @@ fn of_message(fault: &mut FaultReport, messages: &[DriverMessage]) {
     let here = at(fault);
     let near = |m: &&DriverMessage| {
         let there = At { line: m.line, time: m.time };
-        m.is_problem && m.severity >= Severity::Channel && m.line < here.line && there.before(here, 10 * SECOND).is_some()
+        m.is_problem
+            && m.severity >= Severity::Channel
+            && m.line < here.line
+            && there.before(here, 10 * SECOND).is_some()
     };
     if let Some(message) = messages.iter().filter(near).min_by_key(|m| m.line) {
         fault.judgement = Judgement::new(message.whose, Sure::Likely, message.advice.clone());

@@ -32,7 +32,11 @@ pub struct Frame<'a> {
 #[must_use]
 pub fn unframe(line: &str) -> Option<Frame<'_>> {
     let (time, text) = timestamp(line);
-    let framed = nvgpu(text).or_else(|| gk20a(text)).or_else(|| dump(text)).or_else(|| xid(text)).or_else(|| software(text));
+    let framed = nvgpu(text)
+        .or_else(|| gk20a(text))
+        .or_else(|| dump(text))
+        .or_else(|| xid(text))
+        .or_else(|| software(text));
     framed.or_else(|| behind(text)).or_else(|| pcie(text)).or_else(|| other(text)).map(|mut frame| {
         frame.time = time;
         frame
@@ -217,7 +221,8 @@ fn behind(text: &str) -> Option<Frame<'_>> {
     let start = word(at);
     // A driver's name stands before that of its device.
     let before = word(start.saturating_sub(1));
-    let is_name = text[before..start].bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b' '));
+    let is_name =
+        text[before..start].bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b' '));
     let start = if is_name { before } else { start };
     Some(bare(Source::Other, &text[start..]))
 }
@@ -245,7 +250,10 @@ mod tests {
             ("[Wed Jun 01 00:00:20 2026] nvgpu: d f:1 [ERR]  x", Some(1_780_272_020_000_000)),
             ("kern  :err   : [  812.004113] nvgpu: d f:1 [ERR]  x", Some(812_004_113)),
             ("2026-11-01T00:00:20,123456+00:00 nvgpu: d f:1 [ERR]  x", Some(1_793_491_220_123_456)),
-            ("2026-11-01T00:00:20.123456+00:00 host kernel: nvgpu: d f:1 [ERR]  x", Some(1_793_491_220_123_456)),
+            (
+                "2026-11-01T00:00:20.123456+00:00 host kernel: nvgpu: d f:1 [ERR]  x",
+                Some(1_793_491_220_123_456),
+            ),
             ("[  +0.000012] nvgpu: d f:1 [ERR]  x", None),
             ("nvgpu: d f:1 [ERR]  x", None),
         ] {
@@ -268,9 +276,7 @@ mod tests {
 
     #[test]
     fn lines_of_nobody_we_know_are_left() {
-        for line in
-            ["", "hello", "[   1.000000] usb 1-1: new device", "nvgpu: ", "__ga10b"]
-        {
+        for line in ["", "hello", "[   1.000000] usb 1-1: new device", "nvgpu: ", "__ga10b"] {
             assert_eq!(unframe(line), None, "{line}");
         }
     }

@@ -78,12 +78,8 @@ pub struct Unread {
 pub fn parse(number: u64, line: &str) -> Option<Parsed> {
     let frame = unframe(line);
     let reading = frame.as_ref().and_then(|frame| read(frame.source, frame.message));
-    // What a driver prints for information is no fault, whatever it reads like.
-    let is_quiet = frame.as_ref().is_some_and(|frame| matches!(frame.level, Some("INFO" | "DBG")));
-    let reading = reading.filter(|(kind, _)| {
-        // This one is, in all releases.
-        !is_quiet || *kind == Kind::AllocationFailed || matches!(kind.role(), Role::Trace | Role::Detail | Role::Dump | Role::Harmless)
-    });
+    let level = frame.as_ref().and_then(|frame| frame.level);
+    let reading = reading.filter(|(kind, _)| may_have_level(*kind, level));
     let (Some(frame), Some((kind, reading))) = (&frame, reading) else {
         return unread(number, line, frame.as_ref()).map(Parsed::Unknown);
     };
@@ -99,6 +95,18 @@ pub fn parse(number: u64, line: &str) -> Option<Parsed> {
         missing: reading.missing,
         text: frame.message.trim_end().to_owned(),
     }))
+}
+
+/// Whether a line of that level can be of that kind: what a driver prints for information is no fault,
+/// whatever it reads like. A failed allocation is one, in all releases.
+fn may_have_level(kind: Kind, level: Option<&str>) -> bool {
+    match (kind.role(), level) {
+        (Role::Trace | Role::Dump | Role::Harmless, _) => true,
+        (Role::Detail, Some("INFO")) => false,
+        (Role::Detail, _) => true,
+        (_, Some("INFO" | "DBG")) => kind == Kind::AllocationFailed,
+        _ => true,
+    }
 }
 
 /// A line without a shape; `None` if it has no frame of a GPU driver and is not about a GPU either.

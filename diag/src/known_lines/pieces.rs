@@ -171,7 +171,15 @@ struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     const fn new(text: &'a str) -> Self {
-        Self { text, patience: PATIENCE, values: Vec::new(), end: 0, complete: false, literal: 0, is_open: false }
+        Self {
+            text,
+            patience: PATIENCE,
+            values: Vec::new(),
+            end: 0,
+            complete: false,
+            literal: 0,
+            is_open: false,
+        }
     }
 
     fn span(self, start: usize) -> Span {

@@ -78,11 +78,7 @@ fn what_is_no_error_is_no_problem() {
     ] {
         let list = explain(&line);
         assert!(!list.has_problem(), "{line}: {list:?}");
-        assert!(
-            printed(&list).starts_with("no GPU fault in a log (1 line)\n"),
-            "{}",
-            printed(&list)
-        );
+        assert!(printed(&list).starts_with("no GPU fault in a log (1 line)\n"), "{}", printed(&list));
     }
     assert_eq!(
         explain(&nvgpu("gp10b_ltc_lts_isr", "ERR", "Single bit error detected in GPU L2!")).messages.len(),

@@ -279,8 +279,7 @@ fn line(kinds: &'static [Kind]) -> impl Strategy<Value = Printed> {
 }
 
 /// Kinds whose text has no facts but itself: another shape may take the same line.
-const CATCH_ALL: [Kind; 5] =
-    [Kind::XidOther, Kind::XidChannel, Kind::Nvrm, Kind::PcieError, Kind::Refused];
+const CATCH_ALL: [Kind; 5] = [Kind::XidOther, Kind::XidChannel, Kind::Nvrm, Kind::PcieError, Kind::Refused];
 /// Kinds that other drivers print as well: read where the line names a GPU's.
 const SHARED: [Kind; 3] = [Kind::SymbolVersion, Kind::KeyRejected, Kind::FirmwareMissing];
 

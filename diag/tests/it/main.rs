@@ -2,6 +2,7 @@
 
 mod bringup;
 mod bringup_program;
+mod catalogue;
 mod cli;
 mod containers;
 mod corpus;
@@ -26,6 +27,7 @@ mod provoke;
 mod pushbuffers;
 mod saved;
 mod snapshot;
+mod stories;
 mod submissions;
 mod terminal;
 mod trace;
