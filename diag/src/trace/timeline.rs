@@ -89,17 +89,11 @@ impl Timeline {
         if self.threads.insert(event.tid) {
             self.name(event.pid, event.tid.into(), &format!("thread {}", event.tid), out)?;
         }
-        let (name, node) = match (&event.call, decode(event)) {
-            (Call::Ioctl { node, .. }, Some(decoded)) => {
-                let about = decoded.about.map_or(String::new(), |about| format!(" {about}"));
-                (decoded.name + &about, node)
-            }
-            (Call::Open { path, .. }, _) => ("open".to_owned(), path),
-            (Call::Close { node, .. }, _) => ("close".to_owned(), node),
-            (Call::Dup { node, .. }, _) => ("dup".to_owned(), node),
-            (Call::Mmap { node, .. }, _) => ("mmap".to_owned(), node),
-            _ => return Ok(()),
-        };
+        let (call, node) = event.call.name();
+        let name = decode(event).map_or_else(
+            || call.to_owned(),
+            |decoded| decoded.name + &decoded.about.map_or(String::new(), |about| format!(" {about}")),
+        );
         let args = json!({ "node": node, "result": event.result });
         let length = event.duration_ns.unwrap_or(0);
         self.slice(event.pid, Place { row: event.tid.into(), ns: event.start_ns }, length, &name, &args, out)

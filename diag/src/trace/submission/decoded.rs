@@ -234,3 +234,56 @@ fn argument(constants: &[u8], offset: u32, size: u32) -> Value {
     let number = u64::from_le_bytes(word);
     if size == 8 || number >= 1 << 16 { json!(Hex(number)) } else { json!(number) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::submission::recorded;
+    use crate::trace::submission::work::Copy;
+
+    #[test]
+    fn fills_and_uploads_are_copies_without_a_source() {
+        // Headers of methods that increase: count, subchannel, method.
+        let header =
+            |count: u32, subchannel: u32, method: u32| 1 << 29 | count << 16 | subchannel << 13 | method >> 2;
+        let fill = [
+            &[header(1, 4, 0x700), 5, header(1, 4, 0x708), 0x3_0004][..],
+            &[header(2, 4, 0x408), 1, 0x2000, header(1, 4, 0x418), 0x100],
+            &[header(1, 4, 0x300), 0x581],
+        ];
+        let upload = [
+            &[header(4, 1, 0x180), 8, 1, 1, 0x4500][..],
+            &[header(1, 1, 0x1b0), 0x41, header(2, 1, 0x1b4), 1, 2],
+        ];
+        let words = [fill.concat(), upload.concat()].concat();
+        let entry = RingEntry {
+            index: 0,
+            word: Hex(0x1_0000_1000 | (words.len() as u64) << 42),
+            bytes: Some(Bytes(words.iter().flat_map(|word| word.to_le_bytes()).collect())),
+        };
+        let class = Hex(class::AMPERE_CHANNEL_GPFIFO_B.into());
+        let channel = recorded::Channel { number: 1, class, ..recorded::Channel::default() };
+        let submission = Submission { channel, entries: vec![entry], ..Submission::default() };
+        let decoded = Submissions::default().decode(1, &submission);
+        let copies: Vec<&Copy> = decoded.entries[0]
+            .work
+            .iter()
+            .map(|work| match work {
+                Work::Copy(copy) => copy,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        let copy = |to, size_bytes, fill| Copy { from: None, to: Hex(to), size_bytes, lines: 1, fill };
+        assert_eq!(copies, [&copy(0x1_0000_2000, 0x400, Some(Hex(5))), &copy(0x1_0000_4500, 8, None)]);
+    }
+
+    #[test]
+    fn arguments_have_the_width_of_their_parameters() {
+        let bank = [0x11, 0x22, 0, 0, 1, 0, 1, 0, 9];
+        assert_eq!(argument(&bank, 0, 2), json!(0x2211));
+        assert_eq!(argument(&bank, 4, 4), json!("0x10001"));
+        assert_eq!(argument(&bank, 0, 8), json!("0x1000100002211"));
+        assert_eq!(argument(&bank, 0, 3), json!("112200"));
+        assert_eq!((argument(&bank, 8, 2), argument(&bank, u32::MAX, 8)), (Value::Null, Value::Null));
+    }
+}
