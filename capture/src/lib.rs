@@ -24,5 +24,5 @@ mod watcher;
 pub use limits::Limits;
 pub use mark::{TRACE_MARK, TraceMark};
 pub use reader::{Memory, Reader};
-pub use record::{Channel, Content, Entry, Launch, MOST_BYTES, Record};
+pub use record::{Channel, Content, Entry, Launch, MOST_BYTES, MOST_CODE, MOST_CONSTANTS, Record};
 pub use watcher::Watcher;

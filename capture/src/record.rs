@@ -6,9 +6,14 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// First word of a record; the last digit counts its layout.
-const MAGIC: u32 = 0x5355_4231;
+const MAGIC: u32 = 0x5355_4232;
 /// Largest record that is made, in bytes: one of the longest segment, or many short ones.
 pub const MOST_BYTES: usize = 4 << 20;
+/// Bytes of a program that are read for each launch.
+pub const MOST_CODE: usize = 1024;
+/// Bytes of a constant bank that are read for each launch: what precedes the arguments of a kernel on GH100,
+/// and the 4 KiB of arguments that every release of CUDA takes.
+pub const MOST_CONSTANTS: usize = 0x210 + 4096;
 
 /// Entries of one channel, in order, with the memory they lead to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,7 +55,7 @@ pub struct Entry {
 }
 
 /// Result of reading memory.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Content {
     /// There is nothing to read.
     #[default]
@@ -72,6 +77,10 @@ pub struct Launch {
     pub uploaded: bool,
     /// The QMD.
     pub content: Content,
+    /// The first instructions of its program, at most [`MOST_CODE`] bytes.
+    pub code: Content,
+    /// Its constant bank 0, which holds the kernel's arguments: at most [`MOST_CONSTANTS`] bytes.
+    pub constants: Content,
 }
 
 impl Record {
@@ -97,7 +106,9 @@ impl Record {
             out.word(launch.after.is_some().into());
             out.long(launch.after.unwrap_or(0));
             out.word(launch.uploaded.into());
-            out.content(&launch.content);
+            for content in [&launch.content, &launch.code, &launch.constants] {
+                out.content(content);
+            }
         }
         out.0
     }
@@ -123,8 +134,9 @@ impl Record {
         }
         for _ in 0..input.word()? {
             let (address, is_after, after) = (input.long()?, input.word()? != 0, input.long()?);
-            let (uploaded, content) = (input.word()? != 0, input.content()?);
-            record.launches.push(Launch { address, after: is_after.then_some(after), uploaded, content });
+            let (after, uploaded) = (is_after.then_some(after), input.word()? != 0);
+            let (content, code, constants) = (input.content()?, input.content()?, input.content()?);
+            record.launches.push(Launch { address, after, uploaded, content, code, constants });
         }
         input.0.is_empty().then_some(record)
     }
@@ -260,7 +272,7 @@ mod tests {
         fn a_record_reads_back_as_it_was_written_and_no_part_of_one_does(
             numbers in any::<[u32; 4]>(), counts in any::<[u64; 2]>(),
             entries in proptest::collection::vec((any::<u32>(), any::<u64>(), content()), 0..5),
-            launches in proptest::collection::vec((any::<u64>(), any::<Option<u64>>(), any::<bool>(), content()), 0..5),
+            launches in proptest::collection::vec((any::<u64>(), any::<Option<u64>>(), any::<bool>(), [content(), content(), content()]), 0..5),
             cut in any::<prop::sample::Index>(),
         ) {
             let [number, class, handle, ring_entries] = numbers;
@@ -271,7 +283,9 @@ mod tests {
                 entries: entries.into_iter().map(|(index, word, content)| Entry { index, word, content }).collect(),
                 launches: launches
                     .into_iter()
-                    .map(|(address, after, uploaded, content)| Launch { address, after, uploaded, content })
+                    .map(|(address, after, uploaded, [content, code, constants])| {
+                        Launch { address, after, uploaded, content, code, constants }
+                    })
                     .collect(),
             };
             let bytes = record.to_bytes();

@@ -1,7 +1,7 @@
 //! Submits launches to two queues and prints what each is, for the tests of `nvdiag trace --submissions`.
 //!
-//! `submits COUNT [STATUS]` submits COUNT launches to a first queue, one by one, and two at once to a second,
-//! and ends with STATUS. A line of JSON for each launch: `queue`, `grid`, `block`, `registers`, `program`.
+//! `submits COUNT [STATUS]` submits COUNT launches to a first queue, one by one, and two at once to a second, which
+//! waits for the first, and ends with STATUS. A line of JSON for each launch: `queue`, `grid`, `block`, `registers`, `program`.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -33,6 +33,9 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         // SAFETY: the kernel adds one element of the buffer to itself.
         unsafe { first.launch(&kernel, LaunchConfig::new(grid, block), &args())? };
         last = Some(first.submit()?);
+    }
+    if let Some(last) = &last {
+        second.wait_for(last)?;
     }
     for grid in [11, 12] {
         tell(2, grid, 64);

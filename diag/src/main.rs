@@ -71,7 +71,7 @@ fn run(cli: &Cli, out: &mut dyn Write) -> anyhow::Result<Finding> {
         Command::Xid(args) => args.run(cli.json, out),
         Command::Info(args) => args.run(cli.json, out),
         Command::Pushbuf(args) => args.run(cli.json, out),
-        Command::Trace(args) => args.run(cli.json, out),
+        Command::Trace(args) => args.run(cli.json, cli.verbose > 0, out),
         Command::Vamap(args) => args.run(cli.json, out),
         Command::Watch(args) => args.run(cli.json, out),
         Command::List(args) => args.run(cli.json, out),

@@ -16,7 +16,7 @@ use crate::cmd::input::{number, read_input};
 #[command(after_help = "Examples:
   nvdiag pushbuf pb.bin                                 a pushbuffer
   nvdiag pushbuf --gpfifo ring.bin --memory pb.bin@0x1000200000
-  nvdiag pushbuf pb.bin --bind 1=0xc7c0 --hex           a class bound earlier, and the words
+  nvdiag pushbuf pb.bin --bind 1=0xc7c0                 a class bound earlier
 
 Exit codes: 0 decoded; 1 something in it is wrong; 2 bad usage, or unreadable input.")]
 pub struct Args {
@@ -40,9 +40,6 @@ pub struct Args {
     /// A class that was bound to a subchannel before the capture began.
     #[arg(long, value_name = "SUBCHANNEL=CLASS", value_parser = binding)]
     bind: Vec<(u8, u32)>,
-    /// Show the words too.
-    #[arg(long)]
-    hex: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -100,8 +97,6 @@ impl Args {
         } else {
             decoder.segment(None, bytes);
         }
-        let mut pushbuffer = decoder.finish();
-        pushbuffer.words = self.hex;
-        show(&pushbuffer, json, out)
+        show(&decoder.finish(), json, out)
     }
 }

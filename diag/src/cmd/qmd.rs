@@ -17,7 +17,7 @@ use crate::cmd::input::{number, read_input};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   nvdiag qmd launch.qmd
-  nvdiag qmd dump.bin --offset 0x1200 --hex
+  nvdiag qmd dump.bin --offset 0x1200
 
 Exit codes: 0 nothing wrong in it; 1 values that the hardware rejects; 2 bad usage, or no QMD.")]
 pub struct Args {
@@ -28,11 +28,8 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", value_parser = number, default_value = "0")]
     offset: Vec<u64>,
     /// Compare two QMDs field by field; exits with 1 if they differ.
-    #[arg(long, conflicts_with = "hex")]
-    diff: bool,
-    /// Show the bytes too.
     #[arg(long)]
-    hex: bool,
+    diff: bool,
 }
 
 impl Args {
@@ -56,17 +53,7 @@ impl Args {
             (false, _, [_, _]) => bail!("--offset is given twice without --diff"),
             _ => {}
         }
-        let metadata = read(&self.files[0], self.offset[0])?;
-        if self.hex && !json {
-            for (i, line) in metadata.image.as_bytes().chunks(16).enumerate() {
-                let words: Vec<String> = line
-                    .chunks_exact(4)
-                    .map(|w| format!("{:08x}", u32::from_le_bytes([w[0], w[1], w[2], w[3]])))
-                    .collect();
-                writeln!(out, "word {:>2}  {}", i * 4, words.join(" "))?;
-            }
-        }
-        show(&metadata, json, out)
+        show(&read(&self.files[0], self.offset[0])?, json, out)
     }
 }
 

@@ -48,9 +48,6 @@ pub struct Pushbuffer {
     pub segments: Vec<Segment>,
     /// Errors at which the hardware would stop, and parts that the capture does not hold.
     pub problems: Vec<Problem>,
-    /// Whether to print the words.
-    #[serde(skip)]
-    pub words: bool,
 }
 
 /// A segment.

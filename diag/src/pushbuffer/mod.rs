@@ -6,7 +6,7 @@
 pub(crate) mod command;
 pub(crate) mod decoder;
 mod halves;
-mod print;
+pub(crate) mod print;
 
 pub use command::{Command, FieldValue, Generation, InlineQmd, Problem, Pushbuffer, Segment, Write};
 pub use decoder::Decoder;

@@ -87,8 +87,8 @@ const POINTERS: &[(&str, &str, &str, usize, &str)] = &[
         1,
         "nvgpu_gpu_characteristics",
     ),
-    ("nvgpu_gpu_get_tpc_masks_args", "mask_buf_addr", "mask_buf_size", 1, ""),
-    ("nvgpu_gpu_get_fbp_l2_masks_args", "mask_buf_addr", "mask_buf_size", 1, ""),
+    ("nvgpu_gpu_get_tpc_masks_args", "mask_buf_addr", "mask_buf_size", 1, "u32"),
+    ("nvgpu_gpu_get_fbp_l2_masks_args", "mask_buf_addr", "mask_buf_size", 1, "u32"),
     (
         "nvgpu_gpu_get_engine_info_args",
         "engine_info_buf_addr",
@@ -100,20 +100,32 @@ const POINTERS: &[(&str, &str, &str, usize, &str)] = &[
     ("nvgpu_as_map_buffer_batch_args", "unmaps", "num_unmaps", 8, "nvgpu_as_unmap_buffer_args"),
     ("nvgpu_as_map_buffer_batch_args", "maps", "num_maps", 40, "nvgpu_as_map_buffer_ex_args"),
     ("nvgpu_as_remap_args", "ops", "num_ops", 40, "nvgpu_as_remap_op"),
-    ("nvgpu_submit_gpfifo_args", "gpfifo", "num_entries", 8, ""),
-    ("nvgpu_tsg_read_single_sm_error_state_args", "record_mem", "record_size", 1, ""),
-    ("nvgpu_tsg_read_all_sm_error_state_args", "buffer_mem", "buffer_size", 1, ""),
+    ("nvgpu_submit_gpfifo_args", "gpfifo", "num_entries", 8, "nvgpu_gpfifo"),
+    (
+        "nvgpu_tsg_read_single_sm_error_state_args",
+        "record_mem",
+        "record_size",
+        1,
+        "nvgpu_tsg_sm_error_state_record",
+    ),
+    (
+        "nvgpu_tsg_read_all_sm_error_state_args",
+        "buffer_mem",
+        "buffer_size",
+        1,
+        "nvgpu_tsg_sm_error_state_record",
+    ),
     (
         "nvgpu_dbg_gpu_read_single_sm_error_state_args",
         "sm_error_state_record_mem",
         "sm_error_state_record_size",
         1,
-        "",
+        "nvgpu_dbg_gpu_sm_error_state_record",
     ),
     ("nvgpu_dbg_gpu_exec_reg_ops_args", "ops", "num_ops", 32, "nvgpu_dbg_gpu_reg_op"),
     ("nvgpu_dbg_gpu_get_mappings_args", "ops_buffer", "count", 16, "nvgpu_dbg_gpu_get_mappings_entry"),
     ("nvgpu_dbg_gpu_va_access_args", "ops_buf", "count", 24, "nvgpu_dbg_gpu_va_access_entry"),
-    ("nvgpu_sched_get_tsgs_args", "buffer", "size", 1, ""),
+    ("nvgpu_sched_get_tsgs_args", "buffer", "size", 1, "u64"),
     ("nvmap_set_tag_label", "addr", "len", 1, ""),
     ("NVOS54_PARAMETERS", "params", "paramsSize", 1, "control"),
     ("NVOS64_PARAMETERS", "pAllocParms", "paramsSize", 1, "class"),
@@ -128,6 +140,9 @@ struct Tables {
 }
 
 static TABLES: LazyLock<Tables> = LazyLock::new(|| parse(include_str!("../../data/ioctls.txt")));
+
+/// Words of bit masks, in the form of the table.
+const WORDS: &str = "struct u32 4 mask:0:u4\nstruct u64 8 mask:0:u8";
 
 /// The request, command or class of that number.
 #[must_use]
@@ -257,7 +272,7 @@ pub fn pointers(layout: &'static Layout, bytes: &[u8]) -> Vec<Pointer> {
 /// Reads the table; lines that are none of its forms are left out, which a test would notice.
 fn parse(table: &'static str) -> Tables {
     let mut tables = Tables::default();
-    for line in table.lines().filter(|line| !line.starts_with('#')) {
+    for line in WORDS.lines().chain(table.lines()).filter(|line| !line.starts_with('#')) {
         let mut words = line.split(' ');
         let (Some(kind), Some(first), Some(second)) = (words.next(), words.next(), words.next()) else {
             continue;

@@ -1,5 +1,8 @@
 //! Decoding of a traced call's bytes.
 
+use std::borrow::Cow;
+
+use nv_hw::fault::hww_esr;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
@@ -9,7 +12,7 @@ use crate::trace::event::{Call, Event};
 
 /// Elements of an array that are shown.
 const SHOWN_ELEMENTS: usize = 8;
-/// Bytes of an argument without a known layout that are shown.
+/// Bytes of a field of bytes that are shown.
 const SHOWN_BYTES: usize = 64;
 
 /// Fields that mean something before and after a call, where several overlap. Others show the first.
@@ -71,8 +74,8 @@ pub struct Decoded {
 /// Memory that a pointer of an argument names.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DecodedMemory {
-    /// The field that points to it.
-    pub field: &'static str,
+    /// The field that points to it, with the element of an array in brackets.
+    pub field: String,
     /// Its struct.
     pub layout: Option<&'static str>,
     /// Its fields before the call.
@@ -87,8 +90,7 @@ pub fn decode(event: &Event) -> Option<Decoded> {
     let Call::Ioctl { node, request, argument, input, output, memory, .. } = &event.call else { return None };
     let number = request.0 as u32;
     let Some(known) = abi::request(node, number) else {
-        let (arguments, answers) = both(None, None, input, output);
-        return Some(Decoded { name: unknown(number, argument.0), arguments, answers, ..Decoded::default() });
+        return Some(Decoded { name: unknown(number, argument.0), ..Decoded::default() });
     };
     let mut decoded = Decoded { name: known.name.to_owned(), known: true, ..Decoded::default() };
     if let Some((_, signed)) = known.number {
@@ -102,27 +104,53 @@ pub fn decode(event: &Event) -> Option<Decoded> {
         decoded.arguments = Fields(vec![("value", hex(argument.0))]);
         return Some(decoded);
     }
-    let Some(layout) = known.layout(input.0.len()) else {
-        (decoded.arguments, decoded.answers) = both(None, None, input, output);
-        return Some(decoded);
-    };
+    let Some(layout) = known.layout(input.0.len()) else { return Some(decoded) };
     let reading = READINGS.iter().find(|(name, ..)| *name == known.name).map(|(_, old, new)| (*old, *new));
-    (decoded.arguments, decoded.answers) = both(Some(layout), reading, input, output);
+    (decoded.arguments, decoded.answers) = both(layout, reading, &input.0, &output.0);
     decoded.about = about(layout, &input.0);
     decoded.status = status(layout, if output.0.is_empty() { &input.0 } else { &output.0 });
     let pointers = abi::pointers(layout, &input.0);
     decoded.memory = pointers
         .iter()
         .filter_map(|pointer| Some((pointer, memory.iter().find(|m| m.address.0 == pointer.address)?)))
-        .map(|(pointer, memory)| behind(pointer, &memory.input, &memory.output))
+        .flat_map(|(pointer, memory)| behind(pointer, &memory.input.0, &memory.output.0))
         .collect();
     Some(decoded)
 }
 
-fn behind(pointer: &Pointer, input: &Bytes, output: &Bytes) -> DecodedMemory {
-    // An array shows its first element; the field of the pointer has the count.
-    let (arguments, answers) = both(pointer.layout, None, input, output);
-    DecodedMemory { field: pointer.field, layout: pointer.layout.map(|l| l.name), arguments, answers }
+/// What a pointer leads to: a struct, the elements of an array that are not zero, or a text.
+fn behind(pointer: &Pointer, input: &[u8], output: &[u8]) -> Vec<DecodedMemory> {
+    let Some(layout) = pointer.layout else {
+        let text = |bytes: &[u8]| {
+            let text = text(bytes).map(|text| ("text", json!(text)));
+            Fields(text.into_iter().collect())
+        };
+        let answers = if input == output { Fields::default() } else { text(output) };
+        let (field, arguments) = (pointer.field.to_owned(), text(input));
+        return vec![DecodedMemory { field, layout: None, arguments, answers }];
+    };
+    let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+    let count = (input.len().max(output.len()) / layout.size).max(1);
+    let element = |index: usize| {
+        let part = |bytes: &'_ [u8]| bytes.get(index * layout.size..).unwrap_or(&[]).to_vec();
+        let (mut before, mut after) = (part(input), part(output));
+        // A struct of an older release is shorter, and the last element may be cut.
+        before.truncate(layout.size);
+        after.truncate(layout.size);
+        (index, before, after)
+    };
+    let elements = (0..count).map(element);
+    let elements =
+        elements.filter(|(index, before, after)| *index == 0 || !is_zero(before) || !is_zero(after));
+    let decoded = elements.take(SHOWN_ELEMENTS).map(|(index, before, after)| {
+        let (arguments, answers) = both(layout, None, &before, &after);
+        let field = match count {
+            1 => pointer.field.to_owned(),
+            _ => format!("{}[{index}]", pointer.field),
+        };
+        DecodedMemory { field, layout: Some(layout.name), arguments, answers }
+    });
+    decoded.collect()
 }
 
 /// The class or the command that a request of the desktop driver is about.
@@ -166,22 +194,15 @@ fn unknown(request: u32, argument: u64) -> String {
 /// The fields before a call, and those that it changed. `reading` names the one field that means something on
 /// either side.
 fn both(
-    layout: Option<&'static Layout>,
+    layout: &'static Layout,
     reading: Option<(&str, &str)>,
-    input: &Bytes,
-    output: &Bytes,
+    input: &[u8],
+    output: &[u8],
 ) -> (Fields, Fields) {
-    let Some(layout) = layout else {
-        let raw = |bytes: &Bytes| match bytes.0.is_empty() {
-            true => Fields::default(),
-            false => Fields(vec![("bytes", json!(raw(&bytes.0)))]),
-        };
-        return (raw(input), if input == output { Fields::default() } else { raw(output) });
-    };
     if let Some((before, after)) = reading {
-        let one = |name: &str, bytes: &Bytes| {
+        let one = |name: &str, bytes: &[u8]| {
             let field = layout.field(name)?;
-            Some(Fields(vec![(field.name, value(field, &bytes.0)?)]))
+            Some(Fields(vec![(field.name, value(field, bytes)?)]))
         };
         let answers = if input == output { None } else { one(after, output) };
         return (one(before, input).unwrap_or_default(), answers.unwrap_or_default());
@@ -197,8 +218,8 @@ fn both(
         let is_filler =
             ["reserved", "padding", "pad"].iter().any(|w| field.name.to_ascii_lowercase().contains(w));
         let may_be_left_out = is_filler || layout.fields.len() >= MANY_FIELDS;
-        let is_zero = input.0.get(range).is_none_or(|bytes| bytes.iter().all(|b| *b == 0));
-        let (old, new) = (value(field, &input.0), value(field, &output.0));
+        let is_zero = input.get(range).is_none_or(|bytes| bytes.iter().all(|b| *b == 0));
+        let (old, new) = (value(field, input), value(field, output));
         if let Some(new) = new.filter(|new| old.as_ref() != Some(new)) {
             after.0.push((field.name, new));
         }
@@ -206,13 +227,19 @@ fn both(
             before.0.push((field.name, old));
         }
     }
-    if input.0.len() > layout.size {
-        before.0.push(("more", json!(raw(&input.0[layout.size..]))));
-    }
     (before, after)
 }
 
-fn raw(bytes: &[u8]) -> String {
+/// Bytes that are a text, with zeros behind it.
+fn text(bytes: &[u8]) -> Option<Cow<'_, str>> {
+    let text = bytes.split(|b| *b == 0).next().unwrap_or(&[]);
+    let is_text = !text.is_empty() && text.iter().all(|b| b.is_ascii_graphic() || *b == b' ');
+    let ends = bytes[text.len()..].iter().all(|b| *b == 0);
+    (is_text && ends).then(|| String::from_utf8_lossy(text))
+}
+
+/// A field that is no integer, such as a UUID.
+fn digits(bytes: &[u8]) -> String {
     let shown = Bytes(bytes.iter().take(SHOWN_BYTES).copied().collect());
     match bytes.len() {
         n if n > SHOWN_BYTES => format!("{shown}... ({n} bytes)"),
@@ -230,18 +257,15 @@ fn value(field: &Field, bytes: &[u8]) -> Option<Value> {
     if field.count == 1 {
         return match field.value(bytes, 0) {
             Some(number) => Some(one(field, number)),
-            None => bytes.get(field.offset..field.offset + field.width).map(|b| json!(raw(b))),
+            None => bytes.get(field.offset..field.offset + field.width).map(|b| json!(digits(b))),
         };
     }
     let all = bytes.get(field.offset..field.offset.checked_add(field.width * field.count)?)?;
-    let text = all.split(|b| *b == 0).next().unwrap_or(&[]);
-    let is_text =
-        field.width == 1 && !text.is_empty() && text.iter().all(|b| b.is_ascii_graphic() || *b == b' ');
-    if is_text && all[text.len()..].iter().all(|b| *b == 0) {
-        return Some(json!(String::from_utf8_lossy(text)));
+    if let Some(text) = text(all).filter(|_| field.width == 1) {
+        return Some(json!(text));
     }
     if field.width == 1 || field.width > 8 {
-        return Some(json!(raw(all)));
+        return Some(json!(digits(all)));
     }
     let used = all.chunks(field.width).rposition(|c| c.iter().any(|b| *b != 0)).map_or(0, |last| last + 1);
     let mut list: Vec<Value> =
@@ -261,6 +285,10 @@ fn one(field: &Field, number: u64) -> Value {
     }
     match last {
         "hClass" | "class_num" => return named(number, rm_sys::class_name(number as u32)),
+        // The error code of the SM's register.
+        "warp_esr" | "hww_warp_esr" => {
+            return named(number, hww_esr::ERROR.value_name(hww_esr::ERROR.of(number as u32)));
+        }
         "cmd" if field.width == 4 => return named(number, rm_sys::control_name(number as u32)),
         _ => {}
     }
@@ -280,9 +308,9 @@ fn hex(number: u64) -> Value {
 
 /// Whether people know the values of such a field in hexadecimal: addresses, handles, flags, masks.
 fn is_known_in_hex(name: &str, width: usize) -> bool {
-    const WORDS: [&str; 17] = [
+    const WORDS: [&str; 20] = [
         "addr", "va", "offset", "flags", "mask", "handle", "ptr", "base", "params", "parms", "buf", "mem",
-        "class", "token", "o_a", "gpfifo", "limit",
+        "class", "token", "o_a", "gpfifo", "limit", "esr", "_pc", "entry0",
     ];
     let is_handle = name.starts_with('h') && name[1..].starts_with(|c: char| c.is_ascii_uppercase());
     let is_pointer = name.starts_with('p') && name[1..].starts_with(|c: char| c.is_ascii_uppercase());
@@ -356,12 +384,32 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_shown_raw() {
+    fn error_records_of_sms_have_their_fields_and_the_name_of_the_error() {
+        let record = |esr: u32| words(&[0, esr, 0x10_0080, 0x10, 0xff, 0xff]);
+        let input = words(&[3, 0, 0x9000, 0, 72, 0]);
+        let decoded = |request: u32, after: Vec<u8>| {
+            let before = vec![0; after.len()];
+            let memory = Memory { address: Hex(0x9000), input: Bytes(before), output: Bytes(after) };
+            ioctl("nvgpu-ga10b-tsg7", request, &input, &input, vec![memory]).memory
+        };
+        let one = decoded(nvgpu_sys::NVGPU_TSG_IOCTL_READ_SINGLE_SM_ERROR_STATE, record(0xf));
+        let answers = json!({"warp_esr": "0xf MISALIGNED_ADDR", "warp_esr_pc": "0x1000100080",
+            "global_esr_report_mask": "0xff", "warp_esr_report_mask": "0xff"});
+        assert_eq!((one[0].field.as_str(), json!(one[0].answers)), ("record_mem", answers.clone()));
+        // Of all SMs, those whose record is not empty.
+        let all = [vec![0; 48], record(0xf)].concat();
+        let all = decoded(nvgpu_sys::NVGPU_TSG_IOCTL_READ_ALL_SM_ERROR_STATES, all);
+        let fields: Vec<&str> = all.iter().map(|memory| memory.field.as_str()).collect();
+        assert_eq!(fields, ["buffer_mem[0]", "buffer_mem[2]"]);
+        assert_eq!(json!(all[1].answers), answers);
+    }
+
+    #[test]
+    fn what_is_not_known_has_its_number_and_size() {
         let decoded = ioctl("/dev/nvidiactl", 0xc008_4677, &[1, 2, 3, 4, 5, 6, 7, 8], &[0; 8], vec![]);
         assert!(!decoded.known);
         assert!(decoded.name.contains("0xc0084677") && decoded.name.contains("'F' 0x77"), "{}", decoded.name);
-        assert_eq!(decoded.arguments.get("bytes"), Some(&json!("0102030405060708")));
-        assert_eq!(decoded.answers.get("bytes"), Some(&json!("0000000000000000")));
+        assert!(decoded.name.contains("argument of 8 bytes") && decoded.arguments.is_empty());
         let none = ioctl("/dev/nvmap", 0x1234, &[], &[], vec![]);
         assert!(none.arguments.is_empty() && none.name.contains("0x12 0x34"), "{}", none.name);
     }

@@ -118,6 +118,21 @@ pub enum Call {
     Submission(Submission),
 }
 
+impl Call {
+    /// Name of the system call, and the node or path that it is about; a submission is about none.
+    #[must_use]
+    pub fn name(&self) -> (&'static str, &str) {
+        match self {
+            Self::Open { path, .. } => ("open", path),
+            Self::Close { node, .. } => ("close", node),
+            Self::Dup { node, .. } => ("dup", node),
+            Self::Mmap { node, .. } => ("mmap", node),
+            Self::Ioctl { node, .. } => ("ioctl", node),
+            Self::Submission(_) => ("submission", ""),
+        }
+    }
+}
+
 /// Memory that an argument points to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {

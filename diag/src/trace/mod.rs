@@ -13,9 +13,11 @@ mod print;
 mod recorder;
 pub mod submission;
 mod summary;
+mod timeline;
 
 pub use bytes::Bytes;
 pub use event::{Call, Error, Event, Header, LogReader, LogWriter, Memory, SCHEMA, is_gpu_node, node_name};
-pub use print::Printer;
+pub use print::{Printer, View};
 pub use recorder::Traced;
 pub use summary::{Row, Summary};
+pub use timeline::Timeline;

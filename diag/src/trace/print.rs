@@ -8,14 +8,27 @@ use serde_json::{Value, json};
 use crate::hex::Hex;
 use crate::report::style::{ASIDE, HEADING, NAME, PROBLEM};
 use crate::trace::bytes::Bytes;
-use crate::trace::decode::{DecodedMemory, Fields, decode};
+use crate::trace::decode::decode;
 use crate::trace::event::{Call, Event};
 use crate::trace::submission::{self, Names, Submissions};
+
+/// Parts of a trace that are shown as text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum View {
+    /// Calls.
+    #[default]
+    Calls,
+    /// A line for each launch, copy and semaphore that is submitted.
+    Submissions,
+    /// Calls, and submissions with their methods and the fields of QMDs.
+    All,
+}
 
 /// Shows the events of a trace, in their order.
 #[derive(Debug, Default)]
 pub struct Printer {
     submissions: Submissions,
+    view: View,
     names: Option<Names>,
     /// The last answers of requests that poll, by process, descriptor and request.
     polled: HashMap<(i32, i32, u64), (i64, Bytes)>,
@@ -28,8 +41,8 @@ impl Printer {
     /// With `normalize`, addresses, handles, payloads and processes are names in order of appearance, and
     /// times are left out, so that two runs of a program can be compared.
     #[must_use]
-    pub fn new(normalize: bool) -> Self {
-        Self { names: normalize.then(Names::default), ..Self::default() }
+    pub fn new(view: View, normalize: bool) -> Self {
+        Self { view, names: normalize.then(Names::default), ..Self::default() }
     }
 
     /// Whether a normalized trace leaves the event out: a request that polls, with the answer of the time
@@ -76,95 +89,130 @@ impl Printer {
         value
     }
 
-    /// Writes an event as text.
+    /// Writes an event as text, if it is one to show.
     ///
     /// # Errors
     /// Those of `out`.
     pub fn text(&mut self, event: &Event, out: &mut dyn Write) -> io::Result<()> {
-        if self.names.is_none() {
-            let (seconds, micros) = (event.start_ns / 1_000_000_000, event.start_ns / 1000 % 1_000_000);
-            write!(out, "{ASIDE}{seconds}.{micros:06} {}{ASIDE:#} ", event.tid)?;
+        let is_submission = matches!(event.call, Call::Submission(_));
+        if self.view != View::All && is_submission != (self.view == View::Submissions) {
+            return Ok(());
         }
-        match (&event.call, &self.names) {
-            (Call::Submission(_), _) => submission::print(&self.json(event), out),
-            (_, None) => call(event, out),
-            (_, Some(_)) => normalized(&self.json(event), out),
+        let value = self.json(event);
+        let start = match self.names {
+            Some(_) => String::new(),
+            None => {
+                let (seconds, micros) = (event.start_ns / 1_000_000_000, event.start_ns / 1000 % 1_000_000);
+                let id = if self.view == View::Submissions { event.pid } else { event.tid };
+                format!("{ASIDE}{seconds}.{micros:06} {id}{ASIDE:#} ")
+            }
+        };
+        if self.view == View::Submissions {
+            return submission::lines(&value, &start, out);
         }
+        write!(out, "{start}")?;
+        if is_submission { submission::detailed(&value, out) } else { call(&value, out) }
     }
 }
 
-/// Writes a call whose addresses have names.
-fn normalized(event: &Value, out: &mut dyn Write) -> io::Result<()> {
+/// Writes a call as a line, and a line for each piece of memory its argument points to. `event` may have names
+/// in place of addresses and no times.
+fn call(event: &Value, out: &mut dyn Write) -> io::Result<()> {
     let decoded = &event["decoded"];
-    let object = |value: &Value| {
-        let fields = value.as_object().into_iter().flatten();
-        fields.map(|(name, value)| format!("{name}={}", text(value))).collect::<Vec<_>>().join(", ")
-    };
-    let on = ["path", "node"].iter().find_map(|key| event[*key].as_str()).unwrap_or_default();
-    let result = match (event["errno"].as_str(), event["result_address"].as_str()) {
-        (Some(errno), _) => format!("-1 {errno}"),
-        (None, Some(address)) => address.to_owned(),
-        (None, None) => text(&event["result"]),
-    };
-    let name = decoded["name"].as_str().map_or(String::new(), |name| format!(" {NAME}{name}{NAME:#}"));
-    let about = decoded["about"].as_str().map_or(String::new(), |about| format!(" {about}"));
-    let (arguments, answers) = (object(&decoded["arguments"]), object(&decoded["answers"]));
-    write!(out, "{}({on}){name}{about} {{{arguments}}} -> {{{answers}}} = {result}", text(&event["call"]))?;
-    match decoded["status"].as_str() {
-        Some(status) => writeln!(out, " {PROBLEM}{status}{PROBLEM:#}")?,
+    let [what, fd, node] = ["call", "fd", "node"].map(|key| text(&event[key]));
+    write!(out, "{what}(")?;
+    match what.as_str() {
+        "open" => write!(out, "{}, {}", text(&event["path"]), open_flags(&event["flags"]))?,
+        "mmap" => {
+            let [length, offset] = ["length", "offset"].map(|key| text(&event[key]));
+            let protection = named(&event["protection"], PROTECTION, "PROT_NONE");
+            let flags = named(&event["flags"], MAP_FLAGS, "0");
+            write!(out, "{fd}<{node}>, {length} bytes from {offset}, {protection}, {flags}")?;
+        }
+        "ioctl" => {
+            let style = if decoded["known"] == true { NAME } else { HEADING };
+            write!(out, "{fd}<{node}>, {style}{}{style:#}", text(&decoded["name"]))?;
+            if let Some(about) = decoded["about"].as_str() {
+                write!(out, " {HEADING}{about}{HEADING:#}")?;
+            }
+            write!(out, "{}", fields(", ", decoded))?;
+        }
+        _ => write!(out, "{fd}<{node}>")?,
+    }
+    write!(out, ") = {}", result(event))?;
+    if let Some(status) = decoded["status"].as_str() {
+        write!(out, " {PROBLEM}{status}{PROBLEM:#}")?;
+    }
+    match event.get("duration_ns").map(Value::as_u64) {
+        Some(Some(ns)) => writeln!(out, " {ASIDE}<{} us>{ASIDE:#}", ns / 1000)?,
+        Some(None) => writeln!(out, " {ASIDE}<never returned>{ASIDE:#}")?,
         None => writeln!(out)?,
     }
     for memory in decoded["memory"].as_array().into_iter().flatten() {
-        let (arguments, answers) = (object(&memory["arguments"]), object(&memory["answers"]));
-        writeln!(out, "    {}: {{{arguments}}} -> {{{answers}}}", text(&memory["field"]))?;
+        let layout = memory["layout"].as_str().map_or(String::new(), |layout| format!(" {layout}"));
+        let field = text(&memory["field"]);
+        writeln!(out, "    {ASIDE}{field}:{layout}{ASIDE:#}{}", fields(" ", memory))?;
     }
     Ok(())
 }
 
-/// Writes a call as a line, and a line for each piece of memory its argument points to.
-fn call(event: &Event, out: &mut dyn Write) -> io::Result<()> {
-    let decoded = decode(event);
-    match (&event.call, &decoded) {
-        (Call::Ioctl { fd, node, .. }, Some(decoded)) => {
-            let style = if decoded.known { NAME } else { HEADING };
-            write!(out, "ioctl({fd}<{node}>, {style}{}{style:#}", decoded.name)?;
-            if let Some(about) = &decoded.about {
-                write!(out, " {HEADING}{about}{HEADING:#}")?;
-            }
-            write!(out, "{})", fields(", ", &decoded.arguments, &decoded.answers))?;
-        }
-        (Call::Open { path, flags }, _) => write!(out, "open({path}, {flags:#x})")?,
-        (Call::Close { fd, node }, _) => write!(out, "close({fd}<{node}>)")?,
-        (Call::Dup { fd, node }, _) => write!(out, "dup({fd}<{node}>)")?,
-        (Call::Mmap { fd, node, length, protection, flags, offset, .. }, _) => {
-            write!(out, "mmap({fd}<{node}>, {length} bytes from {offset}, {protection:#x}, {flags:#x})")?;
-        }
-        (Call::Ioctl { .. }, None) | (Call::Submission(_), _) => {}
+/// Rights of a mapping, of `mman.h`; the numbers are those of x86-64 and AArch64.
+const PROTECTION: &[(u64, &str)] = &[(1, "PROT_READ"), (2, "PROT_WRITE"), (4, "PROT_EXEC")];
+/// Flags of a mapping, likewise; the first two together are MAP_SHARED_VALIDATE.
+const MAP_FLAGS: &[(u64, &str)] = &[
+    (1, "MAP_SHARED"),
+    (2, "MAP_PRIVATE"),
+    (0x10, "MAP_FIXED"),
+    (0x20, "MAP_ANONYMOUS"),
+    (0x2000, "MAP_LOCKED"),
+    (0x4000, "MAP_NORESERVE"),
+    (0x8000, "MAP_POPULATE"),
+    (0x10_0000, "MAP_FIXED_NOREPLACE"),
+];
+/// Flags of `open` that both have in common.
+const OPEN_FLAGS: &[(u64, &str)] = &[
+    (1, "O_WRONLY"),
+    (2, "O_RDWR"),
+    (0x40, "O_CREAT"),
+    (0x80, "O_EXCL"),
+    (0x200, "O_TRUNC"),
+    (0x400, "O_APPEND"),
+    (0x800, "O_NONBLOCK"),
+    (0x8_0000, "O_CLOEXEC"),
+];
+
+fn open_flags(flags: &Value) -> String {
+    let names = named(flags, OPEN_FLAGS, "O_RDONLY");
+    match flags.as_u64() {
+        Some(flags) if flags != 0 && flags & 3 == 0 => format!("O_RDONLY|{names}"),
+        _ => names,
     }
-    write!(out, " = {}", result(event))?;
-    if let Some(status) = decoded.as_ref().and_then(|d| d.status.as_ref()) {
-        write!(out, " {PROBLEM}{status}{PROBLEM:#}")?;
-    }
-    match event.duration_ns {
-        Some(ns) => writeln!(out, " {ASIDE}<{} us>{ASIDE:#}", ns / 1000)?,
-        None => writeln!(out, " {ASIDE}<never returned>{ASIDE:#}")?,
-    }
-    for DecodedMemory { field, layout, arguments, answers } in decoded.iter().flat_map(|d| &d.memory) {
-        let layout = layout.map_or(String::new(), |l| format!(" {l}"));
-        writeln!(out, "    {ASIDE}{field}:{layout}{ASIDE:#}{}", fields(" ", arguments, answers))?;
-    }
-    Ok(())
 }
 
-fn fields(before: &str, arguments: &Fields, answers: &Fields) -> String {
-    let list = |fields: &Fields| {
-        let field = |(name, value): &(&str, Value)| format!("{name}={}", text(value));
-        fields.0.iter().map(field).collect::<Vec<_>>().join(", ")
+/// Flags by their names, those without one in hexadecimal.
+fn named(flags: &Value, names: &[(u64, &str)], none: &str) -> String {
+    let Some(mut left) = flags.as_u64() else { return text(flags) };
+    let mut found = Vec::new();
+    for (bit, name) in names {
+        if left & bit != 0 {
+            left &= !bit;
+            found.push((*name).to_owned());
+        }
+    }
+    found.extend((left != 0).then(|| format!("{left:#x}")));
+    if found.is_empty() { none.to_owned() } else { found.join("|") }
+}
+
+/// The arguments of a call or of memory, and the answers if there are any.
+fn fields(before: &str, decoded: &Value) -> String {
+    let list = |key: &str| {
+        let fields = decoded[key].as_object().into_iter().flatten();
+        fields.map(|(name, value)| format!("{name}={}", text(value))).collect::<Vec<_>>().join(", ")
     };
-    match (arguments.is_empty(), answers.is_empty()) {
-        (true, true) => String::new(),
-        (_, true) => format!("{before}{{{}}}", list(arguments)),
-        _ => format!("{before}{{{}}} -> {{{}}}", list(arguments), list(answers)),
+    match (list("arguments"), list("answers")) {
+        (arguments, answers) if arguments.is_empty() && answers.is_empty() => String::new(),
+        (arguments, answers) if answers.is_empty() => format!("{before}{{{arguments}}}"),
+        (arguments, answers) => format!("{before}{{{arguments}}} -> {{{answers}}}"),
     }
 }
 
@@ -176,12 +224,15 @@ fn text(value: &Value) -> String {
     }
 }
 
-fn result(event: &Event) -> String {
-    match errno_name(event.result) {
-        Some(name) => format!("-1 {PROBLEM}{name}{PROBLEM:#}"),
-        None if event.duration_ns.is_none() => "?".to_owned(),
-        None if matches!(event.call, Call::Mmap { .. }) => format!("{:#x}", event.result),
-        None => event.result.to_string(),
+fn result(event: &Value) -> String {
+    match (event["errno"].as_str(), &event["result_address"], &event["result"]) {
+        (Some(name), ..) => format!("-1 {PROBLEM}{name}{PROBLEM:#}"),
+        (None, address, _) if !address.is_null() => text(address),
+        _ if event.get("duration_ns").is_some_and(Value::is_null) => "?".to_owned(),
+        (None, _, result) if event["call"] == "mmap" => {
+            result.as_i64().map_or_else(|| text(result), |address| format!("{address:#x}"))
+        }
+        (.., result) => text(result),
     }
 }
 

@@ -50,8 +50,8 @@ impl Summary {
             return;
         }
         let decoded = decode(event);
-        let (name, bad_status) = match (&event.call, decoded) {
-            (_, Some(decoded)) => {
+        let (name, bad_status) = match decoded {
+            Some(decoded) => {
                 self.ioctls += 1;
                 self.unknown += u64::from(!decoded.known);
                 let name = match decoded.about {
@@ -61,12 +61,7 @@ impl Summary {
                 };
                 (name, decoded.status.is_some())
             }
-            (Call::Open { .. }, None) => ("open".to_owned(), false),
-            (Call::Close { .. }, None) => ("close".to_owned(), false),
-            (Call::Dup { .. }, None) => ("dup".to_owned(), false),
-            (Call::Mmap { .. } | Call::Ioctl { .. } | Call::Submission(_), None) => {
-                ("mmap".to_owned(), false)
-            }
+            None => (event.call.name().0.to_owned(), false),
         };
         self.calls += 1;
         let row = self.by_name.entry(name.clone()).or_insert(Row { name, ..Row::default() });

@@ -324,9 +324,9 @@ fn a_pushbuffer_and_its_ring_are_decoded_from_files() {
         [0x2001_20ad_u32, 0x1234_5678, 0x2001_20b0, 9].iter().flat_map(|w| w.to_le_bytes()).collect();
     std::fs::write(path("pb"), &words).expect("written");
     std::fs::write(path("ring"), (0x10_0020_0000u64 | 4 << 42).to_le_bytes()).expect("written");
-    let (code, out, err) = output(&mut nvdiag(&["pushbuf", &path("pb"), "--hex"]));
+    let (code, out, err) = output(&mut nvdiag(&["pushbuf", &path("pb")]));
     assert_eq!(code, 0, "{err}");
-    assert!(out.contains("200120ad") && out.contains("QMD at 0x1234567800"), "{out}");
+    assert!(out.contains("  0000 1 SEND_PCAS_A ") && out.contains("QMD at 0x1234567800"), "{out}");
     let memory = format!("{}@0x1000200000", path("pb"));
     let ring = ["pushbuf", "--gpfifo", &path("ring"), "--memory", &memory, "--json"];
     let (code, out, _) = output(&mut nvdiag(&ring));
@@ -390,7 +390,6 @@ fn two_qmds_are_compared_and_what_cannot_be_is_usage() {
         &["qmd", &good, &broken][..],
         &["qmd", "--diff", &good],
         &["qmd", &good, "--offset", "0", "--offset", "0"],
-        &["qmd", "--diff", &good, &broken, "--hex"],
         &["qmd", "--diff", &good, "no-such-file"],
     ] {
         let (code, out, err) = output(&mut nvdiag(wrong));

@@ -54,11 +54,11 @@ fn a_launch_is_read_method_by_method() {
     assert_eq!(decoded.problems, []);
     let text = text(&decoded);
     for expected in [
-        "inc, subchannel 0, AMPERE_CHANNEL_GPFIFO_B",
+        "  0000 0 SEM_ADDR_LO ",
         "OPERATION=ACQ_CIRC_GEQ",
         "0x1000001000",
         "RELEASE_TIMESTAMP=EN",
-        "inc, subchannel 1, AMPERE_COMPUTE_B",
+        "  0018 1 INVALIDATE_SHADER_CACHES_NO_WFI ",
         "QMD at 0x1234567800",
         "PCAS_ACTION=PREFETCH_SCHEDULE",
         "NON_STALL_INTERRUPT",
@@ -161,7 +161,7 @@ proptest! {
         let generation = if hopper { Generation::Hopper } else { Generation::Ampere };
         let mut decoder = Decoder::new(generation);
         decoder.segment(None, &bytes(&words));
-        let mut decoded = decoder.finish();
+        let decoded = decoder.finish();
         let segment = &decoded.segments[0];
         let mut next = 0;
         for command in &segment.commands {
@@ -175,10 +175,7 @@ proptest! {
             next += (data + 1) as u64 * 4;
         }
         prop_assert_eq!(next, segment.size_bytes);
-        for words in [false, true] {
-            decoded.words = words;
-            text(&decoded);
-        }
+        text(&decoded);
         decoded.print_json(&mut Vec::new()).expect("memory takes everything");
     }
 

@@ -85,6 +85,12 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
+/// The work of a kind in a submission, in order.
+fn work<'v>(event: &'v Value, kind: &str) -> Vec<&'v Value> {
+    let entries = list(&event["decoded"]["entries"]).iter();
+    entries.flat_map(|entry| list(&entry["work"])).filter(|work| work["kind"] == kind).collect()
+}
+
 /// The program that prints its own submissions.
 fn submits() -> String {
     build_folder().join("examples/submits").to_string_lossy().into_owned()
@@ -114,7 +120,12 @@ fn launches_are_those_that_the_program_says_it_submitted() {
         assert_eq!(said.len(), 22);
         let mut by_channel: BTreeMap<u64, Vec<Value>> = BTreeMap::new();
         for event in submissions(&trace) {
-            for launch in list(&event["decoded"]["launches"]) {
+            for launch in work(&event, "launch") {
+                assert_eq!(launch["kernel"], "vadd_f32", "{way:?}");
+                assert_eq!(
+                    (&launch["arguments_size_bytes"], &launch["arguments"][3]),
+                    (&json!(28), &json!(1))
+                );
                 assert_eq!(
                     (&launch["source"], &launch["error"]),
                     (&json!("memory"), &Value::Null),
@@ -196,8 +207,13 @@ fn entries_methods_and_semaphores_of_a_client_in_c_are_those_of_its_source() {
         let values: Vec<&str> =
             [0, 5, 6, 9, 11].iter().filter_map(|i| writes[*i]["value"].as_str()).collect();
         assert_eq!(values, ["0xc7b5", "0x100000", "0x182", "0x7", "0x2100001"]);
+        let copy = &first["work"][0];
+        assert_eq!(
+            (&copy["kind"], &copy["size_bytes"], &copy["lines"]),
+            (&json!("copy"), &json!(1 << 20), &json!(1))
+        );
         for (entry, payload) in [(first, "0x7"), (second, "0x8")] {
-            let [semaphore] = list(&entry["semaphores"]) else { panic!("{entry}") };
+            let [.., semaphore] = list(&entry["work"]) else { panic!("{entry}") };
             let shown = ["unit", "operation", "payload"].map(|key| &semaphore[key]);
             assert_eq!(shown, [&json!("host"), &json!("RELEASE"), &json!(payload)]);
             assert_eq!(semaphore["options"], json!(["RELEASE_WFI=EN", "RELEASE_TIMESTAMP=EN"]));
@@ -212,10 +228,78 @@ fn entry_by_entry(lines: &[String]) -> Vec<String> {
         Ok(event) if event["call"] == "submission" => {
             list(&event["decoded"]["entries"]).iter().map(ToString::to_string).collect()
         }
-        Err(_) if line.starts_with("submission to channel") => Vec::new(),
+        Err(_) if line.starts_with("submission to queue") => Vec::new(),
         _ => vec![line.clone()],
     };
     lines.iter().flat_map(of_line).collect()
+}
+
+/// A line for each launch, copy and semaphore, without calls; and the arguments where more is asked for.
+#[test]
+fn each_launch_is_a_line_with_its_kernel_and_each_copy_and_semaphore_is_one() {
+    if !can_trace() {
+        return;
+    }
+    let (run, lines) = trace(Way::Inside, &[], &[&submits(), "2"]);
+    assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
+    let said: Vec<Value> =
+        text(&run.stdout).lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let launches: Vec<&str> = lines.lines().filter(|line| line.contains(" launch ")).collect();
+    assert_eq!(launches.len(), said.len(), "{lines}");
+    for (line, said) in launches.iter().zip(&said) {
+        let [queue, grid, block] = [&said["queue"], &said["grid"][0], &said["block"][0]];
+        let end = format!("launch  vadd_f32  grid {grid}x1x1  block {block}x1x1  shared 0 B  arguments 28 B");
+        assert!(line.contains(&format!(" queue {queue} ")) && line.contains(&end), "{line}");
+    }
+    let acquires: Vec<&str> = lines.lines().filter(|line| line.contains(" acquire ")).collect();
+    assert_eq!(acquires.len(), 1, "{lines}");
+    let (_, fence) = acquires[0].split_once("acquire ").expect("an acquire");
+    let (address, payload) = fence.trim_end_matches("  host").split_once(" >= ").expect("a timeline");
+    let release = format!("  releases {address} = {payload}");
+    assert!(acquires[0].contains(" queue 2 ") && lines.matches(&release).count() == 1, "{lines}");
+    assert!(lines.lines().all(|line| line.contains(" queue ")), "{lines}");
+    assert!(!lines.contains("SEND_PCAS_A"), "{lines}");
+
+    let (_, all) = trace(Way::Preloaded, &["-v"], &[&submits(), "1"]);
+    for part in ["ioctl(", "SEND_PCAS_A", "CTA_RASTER_WIDTH", "MAP_SHARED", "PROT_READ|PROT_WRITE"] {
+        assert!(all.contains(part), "{part} in {all}");
+    }
+    let arguments = all.lines().find(|line| line.contains(" arguments (0x")).expect("the arguments");
+    assert!(arguments.ends_with(", 1)") && arguments.matches("0x").count() == 3, "{arguments}");
+}
+
+#[test]
+fn a_time_line_has_queues_as_rows_and_fences_as_arrows() {
+    if !can_trace() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("trace.json");
+    let option = ["--perfetto", &file.to_string_lossy()].map(str::to_owned);
+    let (run, _) = trace(Way::Preloaded, &[&option[0], &option[1]], &[&submits(), "3"]);
+    assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
+    let written = std::fs::read(&file).expect("a time line");
+    let events: Vec<Value> = serde_json::from_slice(&written).expect("one JSON document");
+    let row_of = |name: &str| {
+        let is_it = |event: &&Value| {
+            event["ph"] == "M" && event["args"]["name"].as_str().is_some_and(|row| row.starts_with(name))
+        };
+        events.iter().find(is_it).map(|event| event["tid"].clone()).unwrap_or_else(|| panic!("no {name}"))
+    };
+    let slices = |row: &Value, name: &str| {
+        events.iter().filter(|e| e["ph"] == "X" && e["tid"] == *row && e["name"] == name).count()
+    };
+    let (first, second) = (row_of("queue 1"), row_of("queue 2"));
+    assert_eq!((slices(&first, "vadd_f32"), slices(&second, "vadd_f32")), (3, 2));
+    assert_eq!(slices(&row_of("thread "), "NVGPU_IOCTL_CHANNEL_SETUP_BIND"), 2);
+    // The second queue waits for the first.
+    let ends = |phase: &str| -> Vec<&Value> {
+        events.iter().filter(|e| e["cat"] == "fence" && e["ph"] == phase).map(|e| &e["tid"]).collect()
+    };
+    assert_eq!((ends("s"), ends("f")), (vec![&first], vec![&second]));
+    let full = nvdiag(&["trace", "--perfetto", "/dev/full", "--", "true"]);
+    assert_eq!(full.status.code(), Some(2));
+    assert!(text(&full.stderr).contains("cannot write /dev/full"), "{}", text(&full.stderr));
 }
 
 #[test]
@@ -226,7 +310,7 @@ fn two_runs_are_the_same_once_what_varies_has_names() {
     }
     let folder = tempfile::tempdir().expect("a folder");
     let program = client(folder.path());
-    for format in [&["--normalize"][..], &["--normalize", "--json"]] {
+    for format in [&["-v", "--normalize"][..], &["--normalize", "--json"]] {
         let runs = [Way::Preloaded, Way::Preloaded, Way::Polled].map(|way| {
             let (run, trace) = trace(way, format, &[&program]);
             assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
@@ -240,6 +324,7 @@ fn two_runs_are_the_same_once_what_varies_has_names() {
         assert_eq!(fetched, polled, "polled as fetched");
     }
     let [one, two] = ["3", "4"].map(|count| trace(Way::Inside, &["--normalize"], &[&submits(), count]).1);
+    assert!(one.contains("vadd_f32  grid 3x1x1"), "{one}");
     assert_ne!(one, two, "another number of launches is no normal difference");
 }
 
@@ -283,37 +368,33 @@ fn a_log_shows_the_same_again_and_damage_is_shown_in_its_place() {
     }
     let folder = tempfile::tempdir().expect("a folder");
     let log = folder.path().join("log").to_string_lossy().into_owned();
-    let (run, live) = trace(Way::Inside, &["--log", &log], &[&submits(), "2"]);
+    let (run, live) = trace(Way::Inside, &["-v", "--log", &log], &[&submits(), "2"]);
     assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
-    let again = nvdiag(&["trace", "--replay", &log]);
+    let again = nvdiag(&["trace", "--submissions", "-v", "--replay", &log]);
     assert_eq!((again.status.code(), text(&again.stdout)), (Some(0), live.clone()));
-    assert!(live.contains("launch 0x") && live.contains("SEND_SIGNALING_PCAS2_B"), "{live}");
+    assert!(live.contains("(memory)\n") && live.contains("SEND_SIGNALING_PCAS2_B"), "{live}");
 
     // The first segment begins with a header that does not exist.
     let written = std::fs::read_to_string(&log).expect("a log");
     let at = written.find("\"bytes\":\"").expect("a segment") + "\"bytes\":\"".len();
     let damaged = [&written[..at], "000000c0", &written[at + 8..]].concat();
     std::fs::write(&log, damaged).expect("written");
-    let shown = text(&nvdiag(&["trace", "--replay", &log]).stdout);
+    let shown = text(&nvdiag(&["trace", "--submissions", "-v", "--replay", &log]).stdout);
     assert!(shown.contains("the channel stops (PBENTRY)"), "{shown}");
     // Later launches, in the same segment and in others, are there.
     let launches = |text: &str| text.matches("SEND_SIGNALING_PCAS2_B").count();
     assert_eq!(launches(&shown), launches(&live));
 
-    let cut = text(&nvdiag(&["trace", "--replay", &log, "--normalize"]).stdout);
-    assert!(cut.contains("launch A") && !cut.contains("launch 0x"), "{cut}");
+    let cut = text(&nvdiag(&["trace", "--submissions", "-v", "--replay", &log, "--normalize"]).stdout);
+    assert!(cut.contains("QMD v3.0 at A") && !cut.contains("QMD v3.0 at 0x"), "{cut}");
+    let calls = nvdiag(&["trace", "--replay", &log]).stdout;
+    assert!(!text(&calls).contains("launch"), "{}", text(&calls));
 }
 
 #[test]
 fn what_cannot_be_done_is_refused() {
     let run = nvdiag(&["trace", "--submissions", "--pid", "1"]);
     assert_eq!(run.status.code(), Some(2));
-    let run = nvdiag(&["trace", "--submissions", "--capture-library", "/nonexistent.so", "--", "true"]);
-    assert_eq!(run.status.code(), Some(2));
-    assert!(text(&run.stderr).contains("there is no library /nonexistent.so"), "{}", text(&run.stderr));
-    let run = nvdiag(&["trace", "--submissions", "--capture-library", "/etc/passwd", "--", "true"]);
-    assert_eq!(run.status.code(), Some(2));
-    assert!(text(&run.stderr).contains("/etc/passwd is no ELF shared object"), "{}", text(&run.stderr));
     let run = nvdiag(&["trace", "--qmd", "/nonexistent/folder", "--", "true"]);
     assert_eq!(run.status.code(), Some(2));
     assert!(text(&run.stderr).contains("--submissions --qmd DIR"), "{}", text(&run.stderr));

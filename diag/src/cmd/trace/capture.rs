@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use ga10b_capture::Limits;
 use nvdiag::Hex;
 use nvdiag::trace::decode::decode;
@@ -21,16 +21,13 @@ const MOST_SAVED: usize = 10_000;
 /// Options about submissions.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Show what the program puts into its rings too: GPFIFO entries, methods, QMDs, semaphores.
-    #[arg(long, conflicts_with_all = ["pid", "replay"])]
+    /// Show what the program submits to its queues: a line for each launch, copy and semaphore; with -v its
+    /// calls too, and methods and QMDs field by field.
+    #[arg(long, conflicts_with = "pid")]
     pub submissions: bool,
     /// Entries of a channel that are read; those after them are counted.
-    #[arg(long, value_name = "COUNT", requires = "submissions")]
+    #[arg(long, value_name = "COUNT", requires = "submissions", conflicts_with = "replay")]
     submission_limit: Option<u64>,
-    /// The library that reads rings in the program, instead of libnvdiag_capture.so beside nvdiag or in
-    /// ../lib.
-    #[arg(long, value_name = "FILE", requires = "submissions")]
-    capture_library: Option<PathBuf>,
     /// Save each QMD in this folder, as a file for `nvdiag qmd`.
     #[arg(long, value_name = "DIR")]
     pub qmd: Option<PathBuf>,
@@ -40,14 +37,14 @@ impl Args {
     /// Variables of the program's environment.
     ///
     /// # Errors
-    /// The library that was named does not exist.
+    /// A path that the environment cannot hold.
     pub fn variables(&self) -> anyhow::Result<Vec<(CString, CString)>> {
         if !self.submissions {
             return Ok(Vec::new());
         }
         let mut variables = vec![("NVGPU_SIM_SUBMISSIONS", OsString::from("1"))];
         variables.extend(self.submission_limit.map(|limit| (Limits::ENTRIES, limit.to_string().into())));
-        match self.library()? {
+        match library()? {
             Some(library) => {
                 let mut list = library.into_os_string();
                 if let Some(before) = std::env::var_os("LD_PRELOAD").filter(|list| !list.is_empty()) {
@@ -58,7 +55,7 @@ impl Args {
             }
             None => eprintln!(
                 "nvdiag: {LIBRARY} is neither beside nvdiag nor in ../lib: only the software ga10b reports submissions\n  \
-                 try: cargo build -p ga10b-capture-preload, or --capture-library FILE"
+                 try: cargo build -p ga10b-capture-preload"
             ),
         }
         let c = |text: &[u8]| CString::new(text).context("a path holds a zero byte");
@@ -67,35 +64,22 @@ impl Args {
 
     /// Returns the records of channels, if their rings are read.
     pub fn rings(&self) -> Option<Rings> {
-        let named = self.capture_library.as_ref().and_then(|path| path.canonicalize().ok());
-        let name = named.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
-        let library = name.unwrap_or_else(|| LIBRARY.to_owned());
-        self.submissions.then(|| Rings { library, processes: BTreeMap::new() })
+        self.submissions.then(Rings::default)
     }
+}
 
-    fn library(&self) -> anyhow::Result<Option<PathBuf>> {
-        if let Some(path) = &self.capture_library {
-            ensure!(path.is_file(), "there is no library {}", path.display());
-            let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-            let is_library = goblin::elf::Elf::parse(&bytes).is_ok_and(|elf| elf.is_lib);
-            ensure!(is_library, "{} is no ELF shared object\n  try: {LIBRARY}", path.display());
-            return Ok(Some(fs::canonicalize(path)?));
-        }
-        let program = std::env::current_exe().context("cannot find the path of nvdiag")?;
-        let folder = program.parent().unwrap_or(Path::new("/"));
-        // `deps` is where Cargo puts it for tests.
-        let places = ["", "deps", "../lib", "../lib/nvdiag"].map(|place| folder.join(place).join(LIBRARY));
-        Ok(places.into_iter().find(|path| path.is_file()))
-    }
+/// The library beside this program, if it is there.
+fn library() -> anyhow::Result<Option<PathBuf>> {
+    let program = std::env::current_exe().context("cannot find the path of nvdiag")?;
+    let folder = program.parent().unwrap_or(Path::new("/"));
+    // `deps` is where Cargo puts it for tests.
+    let places = ["", "deps", "../lib", "../lib/nvdiag"].map(|place| folder.join(place).join(LIBRARY));
+    Ok(places.into_iter().find(|path| path.is_file()))
 }
 
 /// Processes that made channels, and whether their rings were read.
-#[derive(Debug)]
-pub struct Rings {
-    /// The library that reads them, as processes map it.
-    library: String,
-    processes: BTreeMap<i32, Process>,
-}
+#[derive(Debug, Default)]
+pub struct Rings(BTreeMap<i32, Process>);
 
 #[derive(Debug, Default)]
 struct Process {
@@ -109,30 +93,29 @@ impl Rings {
     /// Notes an event, while its thread is stopped.
     pub fn event(&mut self, event: &Event) {
         if matches!(event.call, Call::Submission(_)) {
-            self.processes.entry(event.pid).or_default().submissions += 1;
+            self.0.entry(event.pid).or_default().submissions += 1;
         } else if is_channel(event) {
-            let process = self.processes.entry(event.pid).or_default();
+            let process = self.0.entry(event.pid).or_default();
             process.channels += 1;
             let maps = fs::read_to_string(format!("/proc/{}/maps", event.pid));
-            process.lacks_library |= maps.is_ok_and(|maps| !maps.contains(&self.library));
+            process.lacks_library |= maps.is_ok_and(|maps| !maps.contains(LIBRARY));
         }
     }
 
     /// Says on stderr which channels were not read, and why.
     pub fn explain(&self) {
-        let silent = self.processes.iter().filter(|(_, process)| process.submissions == 0);
+        let silent = self.0.iter().filter(|(_, process)| process.submissions == 0);
         for (pid, Process { channels, lacks_library, .. }) in silent {
             let channels =
                 if *channels == 1 { "1 channel".to_owned() } else { format!("{channels} channels") };
-            let library = &self.library;
             match lacks_library {
                 true => eprintln!(
-                    "nvdiag: process {pid} made {channels}, whose submissions are not seen: {library} is not in it\n  \
-                     where the command or the program sets LD_PRELOAD, name {library} there too\n  \
+                    "nvdiag: process {pid} made {channels}, whose submissions are not seen: {LIBRARY} is not in it\n  \
+                     where the command or the program sets LD_PRELOAD, name {LIBRARY} there too\n  \
                      a program that is linked statically, or is setuid, does not load it"
                 ),
                 false => eprintln!(
-                    "nvdiag: process {pid} made {channels}, and nothing was found in their rings, although {library} is in it"
+                    "nvdiag: process {pid} made {channels}, and nothing was found in their rings, although {LIBRARY} is in it"
                 ),
             }
         }

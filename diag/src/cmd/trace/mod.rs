@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::ArgGroup;
 use nix::unistd::{AccessFlags, access};
-use nvdiag::trace::{self, Header, LogReader};
+use nvdiag::trace::{self, Header, LogReader, View};
 
 use self::sink::{Files, Sink, Style};
 use self::tracer::{End, Events, Tracer};
@@ -31,8 +31,9 @@ use crate::cmd::process;
   nvdiag trace --summary -o calls.txt -- ./program
   nvdiag trace --log calls.jsonl -- env LD_PRELOAD=libnvgpu_sim.so ./program
   nvdiag trace --replay calls.jsonl --summary
-  nvdiag trace --submissions --qmd qmds -- ./program
-  nvdiag trace --submissions --normalize -o run1.txt -- ./program    to compare with another run
+  nvdiag trace --submissions -- ./program        each launch, copy and semaphore; with -v in full
+  nvdiag trace --submissions --perfetto trace.json -- ./program      for ui.perfetto.dev
+  nvdiag trace --submissions -v --normalize -o run1.txt -- ./program to compare with another run
   sudo nvdiag trace --pid 4711                   until Ctrl-C
 
 Exit codes: those of the program, or 128 and the number of the signal that ended it or
@@ -56,6 +57,9 @@ pub struct Args {
     /// Print a table of calls, times and failures instead of the calls.
     #[arg(long)]
     summary: bool,
+    /// Write a time line of calls and submissions, which <https://ui.perfetto.dev> displays.
+    #[arg(long, value_name = "FILE")]
+    perfetto: Option<PathBuf>,
     #[command(flatten)]
     capture: capture::Args,
     /// Show names in order of appearance in place of addresses, handles and payloads, and no times, so that
@@ -72,10 +76,11 @@ pub struct Args {
 
 impl Args {
     /// Traces or replays, and prints.
-    pub fn run(&self, json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
+    pub fn run(&self, json: bool, verbose: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
         sink::ensure_different(&[
             ("--replay", self.replay.as_deref()),
             ("--log", self.log.as_deref()),
+            ("--perfetto", self.perfetto.as_deref()),
             match &self.output {
                 Some(path) => ("--output", Some(path)),
                 None => ("stdout", Some(Path::new("/dev/stdout"))),
@@ -84,26 +89,33 @@ impl Args {
         if self.capture.qmd.is_some() && !self.capture.submissions && self.replay.is_none() {
             bail!("--qmd saves what is submitted\n  try: --submissions --qmd DIR, or --replay LOG --qmd DIR");
         }
+        let view = match (self.capture.submissions, verbose) {
+            (false, _) => View::Calls,
+            (true, false) => View::Submissions,
+            (true, true) => View::All,
+        };
+        let style = Style { json, summary: self.summary, view, normalize: self.normalize };
         match &self.replay {
-            Some(path) => self.replay(path, json, out),
-            None => self.live(json, out),
+            Some(path) => self.replay(path, style, out),
+            None => self.live(style, out),
         }
     }
 
-    fn sink<'o>(&self, json: bool, out: &'o mut dyn Write, header: &Header) -> anyhow::Result<Sink<'o>> {
+    fn sink<'o>(&self, style: Style, out: &'o mut dyn Write, header: &Header) -> anyhow::Result<Sink<'o>> {
         let files = Files {
             output: self.output.as_deref(),
             log: self.log.as_deref(),
             qmds: self.capture.qmd.as_deref(),
+            perfetto: self.perfetto.as_deref(),
         };
-        Sink::new(files, Style { json, summary: self.summary, normalize: self.normalize }, header, out)
+        Sink::new(files, style, header, out)
     }
 
-    fn replay(&self, path: &Path, json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
+    fn replay(&self, path: &Path, style: Style, out: &mut dyn Write) -> anyhow::Result<Finding> {
         let cannot = || format!("cannot read {}", path.display());
         let file = File::open(path).with_context(cannot)?;
         let reader = LogReader::new(BufReader::new(file)).with_context(cannot)?;
-        let mut sink = self.sink(json, out, &reader.header)?;
+        let mut sink = self.sink(style, out, &reader.header)?;
         let mut damage = Damage::default();
         for event in reader {
             if !sink.listens() {
@@ -120,7 +132,7 @@ impl Args {
         Ok(damage.report(path, calls))
     }
 
-    fn live(&self, json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
+    fn live(&self, style: Style, out: &mut dyn Write) -> anyhow::Result<Finding> {
         let filtered = self.pid.is_none() && kernel::has_filters();
         let words: Vec<String> = match self.pid {
             Some(pid) => vec![format!("process {pid}")],
@@ -132,7 +144,7 @@ impl Args {
             Some(_) => None,
             None => Some((program(&self.command)?, self.capture.variables()?)),
         };
-        let mut sink = self.sink(json, out, &header)?;
+        let mut sink = self.sink(style, out, &header)?;
         sink.rings = self.capture.rings();
         let nodes = self.node.clone();
         let tracer = match (self.pid, &started) {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use nvdiag::Report;
-use nvdiag::trace::{Call, Event, Header, LogWriter, Printer, Summary};
+use nvdiag::trace::{Call, Event, Header, LogWriter, Printer, Summary, Timeline, View};
 
 use crate::cmd::finding::is_broken_pipe;
 use crate::cmd::replaced;
@@ -25,6 +25,8 @@ pub struct Files<'a> {
     pub log: Option<&'a Path>,
     /// The folder of QMDs.
     pub qmds: Option<&'a Path>,
+    /// The time line.
+    pub perfetto: Option<&'a Path>,
 }
 
 /// Style of printed events.
@@ -34,15 +36,17 @@ pub struct Style {
     pub json: bool,
     /// As a table of counts.
     pub summary: bool,
+    /// Parts that are shown as text.
+    pub view: View,
     /// With names in place of values that differ from run to run.
     pub normalize: bool,
 }
 
 /// Takes the events of a trace.
 pub struct Sink<'o> {
-    /// `None` once it cannot be written.
-    out: Option<Out<'o>>,
-    log: Option<Log>,
+    out: Output<Out<'o>>,
+    log: Output<LogWriter<Out<'o>>>,
+    timeline: Output<(Timeline, Out<'o>)>,
     summary: Option<Summary>,
     printer: Printer,
     qmds: Option<Saver>,
@@ -59,47 +63,62 @@ pub struct Sink<'o> {
     pub rings: Option<Rings>,
 }
 
-struct Out<'o> {
-    writer: Box<dyn Write + 'o>,
-    /// The file behind it, and its path; `None` for stdout.
-    file: Option<(File, PathBuf)>,
+/// An output, until it cannot be written.
+struct Output<T> {
+    to: Option<T>,
+    /// `None` for stdout.
+    path: Option<PathBuf>,
 }
 
-struct Log {
-    writer: LogWriter<BufWriter<File>>,
-    file: File,
-    path: PathBuf,
+/// A file or stdout. A flush waits until the disk has the file, so that it outlives a machine that freezes.
+struct Out<'o> {
+    writer: Box<dyn Write + 'o>,
+    file: Option<File>,
 }
 
 fn cannot_write(path: &Path) -> String {
     format!("cannot write {}", path.display())
 }
 
-/// Waits until the disk has a file, so that it outlives a machine that freezes. Pipes and devices have no disk.
-fn sync(file: &File) -> io::Result<()> {
-    match file.sync_data() {
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
-        done => done,
-    }
-}
-
-impl Log {
-    fn create(path: &Path, header: &Header) -> io::Result<Self> {
-        let file = File::create(path)?;
-        let writer = LogWriter::new(BufWriter::new(file.try_clone()?), header)?;
-        Ok(Self { writer, file, path: path.to_owned() })
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.writer.flush()?;
-        sync(&self.file)
-    }
-}
-
 impl Out<'_> {
+    fn create(path: &Path) -> anyhow::Result<Self> {
+        let file = File::create(path).with_context(|| cannot_write(path))?;
+        let copy = file.try_clone().with_context(|| cannot_write(path))?;
+        Ok(Self { writer: Box::new(BufWriter::new(anstream::StripStream::new(copy))), file: Some(file) })
+    }
+}
+
+impl Write for Out<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.writer.write(bytes)
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         self.writer.flush()?;
-        self.file.as_ref().map_or(Ok(()), |(file, _)| sync(file))
+        match self.file.as_ref().map_or(Ok(()), File::sync_data) {
+            // Pipes and devices have no disk.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+            done => done,
+        }
+    }
+}
+
+impl<T> Output<T> {
+    fn new(path: Option<&Path>, create: impl FnOnce(&Path) -> anyhow::Result<T>) -> anyhow::Result<Self> {
+        Ok(Self { to: path.map(create).transpose()?, path: path.map(Path::to_owned) })
+    }
+
+    /// Writes, and gives the output up where that fails. Nothing is written to one that is given up.
+    fn write(&mut self, failure: &mut Option<anyhow::Error>, write: impl FnOnce(&mut T) -> io::Result<()>) {
+        let Some(Err(error)) = self.to.as_mut().map(write) else { return };
+        self.to = None;
+        let error = anyhow::Error::from(error);
+        match &self.path {
+            Some(path) => _ = failure.get_or_insert(error.context(cannot_write(path))),
+            // A reader that has stopped has read enough.
+            None if is_broken_pipe(&error) => {}
+            None => _ = failure.get_or_insert(error),
+        }
     }
 }
 
@@ -114,30 +133,23 @@ impl<'o> Sink<'o> {
         header: &Header,
         stdout: &'o mut dyn Write,
     ) -> anyhow::Result<Self> {
-        let log = files.log.map(|path| {
+        let log = Output::new(files.log, |path| {
             replaced::ensure_same_kind(path, "a log of calls", |start| start.starts_with(b"{\"schema\""))?;
-            Log::create(path, header).with_context(|| cannot_write(path))
-        });
-        let log = log.transpose()?;
-        let mut out = match files.output {
-            Some(path) => {
-                let cannot = || cannot_write(path);
-                let file = File::create(path).with_context(cannot)?;
-                let copy = file.try_clone().with_context(cannot)?;
-                let writer = Box::new(BufWriter::new(anstream::StripStream::new(file)));
-                Out { writer, file: Some((copy, path.to_owned())) }
-            }
-            None => Out { writer: Box::new(stdout), file: None },
-        };
+            LogWriter::new(Out::create(path)?, header).with_context(|| cannot_write(path))
+        })?;
+        let mut out = Output::new(files.output, Out::create)?;
+        let stdout = || Out { writer: Box::new(stdout), file: None };
+        let writer = out.to.get_or_insert_with(stdout);
         if style.json && !style.summary {
-            serde_json::to_writer(&mut out.writer, header)?;
-            writeln!(out.writer)?;
+            serde_json::to_writer(&mut *writer, header)?;
+            writeln!(writer)?;
         }
         Ok(Self {
-            out: Some(out),
+            out,
             log,
+            timeline: Output::new(files.perfetto, |path| Ok((Timeline::default(), Out::create(path)?)))?,
             summary: style.summary.then(Summary::default),
-            printer: Printer::new(style.normalize),
+            printer: Printer::new(style.view, style.normalize),
             qmds: files.qmds.map(Saver::new).transpose()?,
             json: style.json,
             failure: None,
@@ -148,53 +160,18 @@ impl<'o> Sink<'o> {
         })
     }
 
-    /// Gives up the log, if it could not be written.
-    fn log_done(&mut self, done: io::Result<()>) {
-        let Err(error) = done else { return };
-        if let Some(log) = self.log.take() {
-            self.failure.get_or_insert(anyhow::Error::from(error).context(cannot_write(&log.path)));
-        }
-    }
-
-    /// Gives the printed output up, if it could not be written.
-    fn out_done(&mut self, done: io::Result<()>) {
-        let Err(error) = done else { return };
-        let Some(out) = self.out.take() else { return };
-        let error = anyhow::Error::from(error);
-        match out.file {
-            Some((_, path)) => _ = self.failure.get_or_insert(error.context(cannot_write(&path))),
-            // A reader that has stopped has read enough.
-            None if is_broken_pipe(&error) => {}
-            None => _ = self.failure.get_or_insert(error),
-        }
-    }
-
-    fn print(&mut self, event: &Event) -> io::Result<()> {
-        let Some(out) = &mut self.out else { return Ok(()) };
-        match &mut self.summary {
-            Some(summary) => summary.add(event),
-            None if self.printer.is_repeated(event) => {}
-            None if self.json => {
-                serde_json::to_writer(&mut out.writer, &self.printer.json(event))?;
-                writeln!(out.writer)?;
-            }
-            None => self.printer.text(event, &mut out.writer)?,
-        }
-        Ok(())
-    }
-
     /// Writes the rest.
     ///
     /// # Errors
     /// The first file that could not be written, and why.
     pub fn finish(mut self) -> anyhow::Result<()> {
-        if let (Some(summary), Some(out)) = (self.summary.take().map(Summary::finish), &mut self.out) {
-            let printed = match self.json {
-                true => summary.print_json(&mut out.writer),
-                false => summary.print(&mut out.writer),
-            };
-            self.out_done(printed);
-        }
+        let summary = self.summary.take().map(Summary::finish);
+        self.out.write(&mut self.failure, |out| match &summary {
+            Some(summary) if self.json => summary.print_json(out),
+            Some(summary) => summary.print(out),
+            None => Ok(()),
+        });
+        self.timeline.write(&mut self.failure, |(timeline, out)| std::mem::take(timeline).finish(out));
         self.is_dirty = true;
         self.flush();
         self.failure.map_or(Ok(()), Err)
@@ -204,8 +181,7 @@ impl<'o> Sink<'o> {
 impl Events for Sink<'_> {
     fn event(&mut self, event: Event) {
         self.is_dirty = true;
-        let logged = self.log.as_mut().map_or(Ok(()), |log| log.writer.event(&event));
-        self.log_done(logged);
+        self.log.write(&mut self.failure, |log| log.event(&event));
         match event.result {
             0.. => self.served += 1,
             _ => self.failed += 1,
@@ -219,21 +195,31 @@ impl Events for Sink<'_> {
             self.qmds = None;
             self.failure.get_or_insert(error);
         }
-        let printed = self.print(&event);
-        self.out_done(printed);
+        self.out.write(&mut self.failure, |out| match &mut self.summary {
+            Some(summary) => {
+                summary.add(&event);
+                Ok(())
+            }
+            None if self.printer.is_repeated(&event) => Ok(()),
+            None if self.json => {
+                serde_json::to_writer(&mut *out, &self.printer.json(&event))?;
+                writeln!(out)
+            }
+            None => self.printer.text(&event, out),
+        });
+        self.timeline.write(&mut self.failure, |(timeline, out)| timeline.event(&event, out));
     }
 
     fn flush(&mut self) {
         if std::mem::take(&mut self.is_dirty) {
-            let logged = self.log.as_mut().map_or(Ok(()), Log::flush);
-            self.log_done(logged);
-            let printed = self.out.as_mut().map_or(Ok(()), Out::flush);
-            self.out_done(printed);
+            self.log.write(&mut self.failure, LogWriter::flush);
+            self.out.write(&mut self.failure, Out::flush);
+            self.timeline.write(&mut self.failure, |(_, out)| out.flush());
         }
     }
 
     fn listens(&self) -> bool {
-        self.out.is_some() || self.log.is_some()
+        self.out.to.is_some() || self.log.to.is_some() || self.timeline.to.is_some()
     }
 }
 

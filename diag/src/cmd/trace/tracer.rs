@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use ga10b_capture::{MOST_BYTES, Record, TRACE_MARK, TraceMark};
 use nvdiag::Hex;
+use nvdiag::trace::submission::{Kernels, Submission};
 use nvdiag::trace::{Bytes, Call, Event, Memory, abi, is_gpu_node, node_name};
 use zerocopy::FromBytes;
 
@@ -54,6 +55,7 @@ pub struct Tracer<'s> {
     /// An event that is passed on after its thread has been resumed: decoding a submission takes longer than
     /// reading it, and rings fill up meanwhile.
     later: Option<Event>,
+    kernels: Kernels,
     sink: &'s mut dyn Events,
     /// Whether the tracer started the program, which ends with it then.
     started: bool,
@@ -98,6 +100,7 @@ impl<'s> Tracer<'s> {
             every_call: !filtered,
             nodes,
             later: None,
+            kernels: Kernels::default(),
             sink,
             started: true,
             ending: None,
@@ -127,6 +130,7 @@ impl<'s> Tracer<'s> {
             every_call: true,
             nodes,
             later: None,
+            kernels: Kernels::default(),
             sink,
             started: false,
             ending: None,
@@ -262,19 +266,16 @@ impl<'s> Tracer<'s> {
     }
 
     /// Returns the event of a submission that the program reports.
-    fn submission(&self, tid: i32, now: Instant, mark: &TraceMark) -> Option<Event> {
+    fn submission(&mut self, tid: i32, now: Instant, mark: &TraceMark) -> Option<Event> {
         let len = usize::try_from(mark.result).unwrap_or(0).min(MOST_BYTES);
         let record = Record::from_bytes(&kernel::read_memory(tid, mark.argument, len))?;
         let start_ns = now.duration_since(self.start).as_nanos() as u64;
         let pid = self.threads.get(&tid).map_or(tid, |thread| thread.pid);
-        Some(Event {
-            start_ns,
-            duration_ns: Some(0),
-            pid,
-            tid,
-            result: 0,
-            call: Call::Submission(record.into()),
-        })
+        let mut submission = Submission::from(record);
+        // While the process is there: it may end once its thread goes on.
+        self.kernels.name(pid, &mut submission);
+        let call = Call::Submission(submission);
+        Some(Event { start_ns, duration_ns: Some(0), pid, tid, result: 0, call })
     }
 
     /// The program reports a call that the software GPU inside it serves.

@@ -1,17 +1,19 @@
 //! From bytes to methods, QMDs and semaphores.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use nv_hw::class;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::gpfifo::{Action, Entry};
 use crate::hex::Hex;
 use crate::pushbuffer::command::{Command, Generation};
 use crate::pushbuffer::decoder::Decoder;
 use crate::queue_metadata::description::Metadata;
+use crate::trace::bytes::Bytes;
 use crate::trace::submission::recorded::{Launch, RingEntry, Submission};
-use crate::trace::submission::semaphores::{Semaphore, Semaphores};
+use crate::trace::submission::work::{Methods, Started, Work};
 
 /// A decoded submission.
 #[derive(Clone, Debug, Serialize)]
@@ -20,8 +22,6 @@ pub struct Decoded {
     pub class_name: Option<&'static str>,
     /// The entries.
     pub entries: Vec<DecodedEntry>,
-    /// Launches that the segments name, in their order, each followed by those that depend on it.
-    pub launches: Vec<DecodedLaunch>,
 }
 
 /// A GPFIFO entry and its segment.
@@ -34,8 +34,8 @@ pub struct DecodedEntry {
     pub read_bytes: Option<usize>,
     /// The commands of the segment.
     pub commands: Vec<Command>,
-    /// Semaphores that they release and wait for.
-    pub semaphores: Vec<Semaphore>,
+    /// What they have the GPU do, in order; a launch is followed by those that depend on it.
+    pub work: Vec<Work>,
     /// Errors at which the hardware stops.
     pub problems: Vec<Problem>,
 }
@@ -76,13 +76,20 @@ pub struct DecodedLaunch {
     pub qmd: Option<Metadata>,
     /// Why there is none.
     pub error: Option<String>,
+    /// Name of the kernel, where a cubin in the process has its code.
+    pub kernel: Option<String>,
+    /// Bytes of its arguments, from the first to the end of the last.
+    pub arguments_size_bytes: Option<u32>,
+    /// The arguments by the kernel's own layout: numbers, or bytes of another size as hexadecimal digits;
+    /// empty where the constant bank was not read.
+    pub arguments: Vec<Value>,
 }
 
 /// State of a channel.
 #[derive(Debug)]
 struct Channel {
     decoder: Decoder,
-    semaphores: Semaphores,
+    methods: Methods,
     /// Address bits above 40.
     base: u64,
 }
@@ -97,29 +104,23 @@ impl Submissions {
         let number = submission.channel.class.0 as u32;
         let generation =
             if number >= class::HOPPER_CHANNEL_GPFIFO_A { Generation::Hopper } else { Generation::Ampere };
-        let new =
-            || Channel { decoder: Decoder::new(generation), semaphores: Semaphores::default(), base: 0 };
+        let new = || Channel { decoder: Decoder::new(generation), methods: Methods::default(), base: 0 };
         let channel = self.0.entry((pid, submission.channel.number)).or_insert_with(new);
-        let mut decoded =
-            Decoded { class_name: class::name(number), entries: Vec::new(), launches: Vec::new() };
-        for entry in &submission.entries {
-            let entry = channel.entry(entry, &mut decoded.launches);
-            decoded.entries.push(entry);
-        }
-        decoded.launches.extend(submission.launches.iter().map(DecodedLaunch::of));
-        decoded
+        let mut launches = submission.launches.iter().collect();
+        let entries = submission.entries.iter().map(|entry| channel.entry(entry, &mut launches));
+        Decoded { class_name: class::name(number), entries: entries.collect() }
     }
 }
 
 impl Channel {
-    fn entry(&mut self, entry: &RingEntry, launches: &mut Vec<DecodedLaunch>) -> DecodedEntry {
+    fn entry(&mut self, entry: &RingEntry, launches: &mut VecDeque<&Launch>) -> DecodedEntry {
         let mut shown = Entry::decode(entry.index as usize, entry.word.0);
         let problem = shown.problem.clone().map(|text| Problem { offset: Hex(0), text });
         let mut decoded = DecodedEntry {
             entry: shown.clone(),
             read_bytes: Some(0),
             commands: Vec::new(),
-            semaphores: Vec::new(),
+            work: Vec::new(),
             problems: problem.into_iter().collect(),
         };
         match shown.action {
@@ -149,24 +150,46 @@ impl Channel {
             let is_copy = command
                 .class
                 .is_some_and(|number| class::Kind::of(number.0 as u32) == Some(class::Kind::Copy));
-            let found = command.writes.iter().filter_map(|write| self.semaphores.write(write, is_copy));
-            decoded.semaphores.extend(found);
+            for started in command.writes.iter().flat_map(|write| self.methods.write(write, is_copy)) {
+                match started {
+                    Started::Work(work) => decoded.work.push(work),
+                    Started::Launch(address) => decoded.work.extend(launched(address, launches)),
+                }
+            }
             if let Some(inline) = command.qmd.take() {
                 let error = inline.metadata.is_none().then(|| "a QMD of no version that is known".to_owned());
-                launches.push(DecodedLaunch {
-                    address: inline.address,
-                    after: None,
-                    source: Source::Inline,
-                    qmd: inline.metadata,
-                    error,
-                });
+                let launch = DecodedLaunch::new(inline.address, Source::Inline, inline.metadata, error);
+                decoded.work.push(Work::Launch(Box::new(launch)));
             }
         }
         decoded
     }
 }
 
+/// The next launch that was read for an address, and those that depend on it.
+fn launched(address: u64, launches: &mut VecDeque<&Launch>) -> Vec<Work> {
+    let is_it = |launch: &&Launch| launch.after.is_none() && launch.address.0 == address;
+    let mut found = Vec::new();
+    if let Some(at) = launches.iter().position(is_it) {
+        launches.drain(..at);
+        found.extend(launches.pop_front().map(DecodedLaunch::of));
+        while launches.front().is_some_and(|launch| launch.after.is_some()) {
+            found.extend(launches.pop_front().map(DecodedLaunch::of));
+        }
+    }
+    if found.is_empty() {
+        let error = Some("not read, past the limit of launches".to_owned());
+        found.push(DecodedLaunch::new(Some(Hex(address)), Source::NotMapped, None, error));
+    }
+    found.into_iter().map(|launch| Work::Launch(Box::new(launch))).collect()
+}
+
 impl DecodedLaunch {
+    fn new(address: Option<Hex>, source: Source, qmd: Option<Metadata>, error: Option<String>) -> Self {
+        let (after, kernel, arguments_size_bytes, arguments) = (None, None, None, Vec::new());
+        Self { address, after, source, qmd, error, kernel, arguments_size_bytes, arguments }
+    }
+
     fn of(launch: &Launch) -> Self {
         let (source, read) = match &launch.bytes {
             None => (Source::NotMapped, Err("not mapped in the process".to_owned())),
@@ -179,6 +202,88 @@ impl DecodedLaunch {
             Ok(qmd) => (Some(qmd), None),
             Err(error) => (None, Some(error)),
         };
-        Self { address: Some(launch.address), after: launch.after, source, qmd, error }
+        let decoded = Self::new(Some(launch.address), source, qmd, error);
+        let Some(kernel) = &launch.kernel else { return Self { after: launch.after, ..decoded } };
+        let start = kernel.parameters.iter().map(|(offset, _)| *offset).min().unwrap_or(0);
+        let end = kernel.parameters.iter().map(|(offset, size)| offset.saturating_add(*size)).max();
+        let read = |constants: &Bytes| {
+            let argument = |&(offset, size): &(u32, u32)| argument(&constants.0, offset, size);
+            kernel.parameters.iter().map(argument).collect()
+        };
+        Self {
+            after: launch.after,
+            kernel: Some(kernel.name.clone()),
+            arguments_size_bytes: Some(end.unwrap_or(0) - start),
+            arguments: launch.constants.as_ref().map_or(Vec::new(), read),
+            ..decoded
+        }
+    }
+}
+
+/// An argument: pointers in hexadecimal, shorter integers as numbers; null where the bank was not read so far.
+fn argument(constants: &[u8], offset: u32, size: u32) -> Value {
+    let (start, size) = (offset as usize, size as usize);
+    let Some(bytes) = start.checked_add(size).and_then(|end| constants.get(start..end)) else {
+        return Value::Null;
+    };
+    if ![1, 2, 4, 8].contains(&size) {
+        return json!(crate::hex::bytes::text(bytes));
+    }
+    let mut word = [0; 8];
+    word[..size].copy_from_slice(bytes);
+    let number = u64::from_le_bytes(word);
+    if size == 8 || number >= 1 << 16 { json!(Hex(number)) } else { json!(number) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::submission::recorded;
+    use crate::trace::submission::work::Copy;
+
+    #[test]
+    fn fills_and_uploads_are_copies_without_a_source() {
+        // Headers of methods that increase: count, subchannel, method.
+        let header =
+            |count: u32, subchannel: u32, method: u32| 1 << 29 | count << 16 | subchannel << 13 | method >> 2;
+        let fill = [
+            &[header(1, 4, 0x700), 5, header(1, 4, 0x708), 0x3_0004][..],
+            &[header(2, 4, 0x408), 1, 0x2000, header(1, 4, 0x418), 0x100],
+            &[header(1, 4, 0x300), 0x581],
+        ];
+        let upload = [
+            &[header(4, 1, 0x180), 8, 1, 1, 0x4500][..],
+            &[header(1, 1, 0x1b0), 0x41, header(2, 1, 0x1b4), 1, 2],
+        ];
+        let words = [fill.concat(), upload.concat()].concat();
+        let entry = RingEntry {
+            index: 0,
+            word: Hex(0x1_0000_1000 | (words.len() as u64) << 42),
+            bytes: Some(Bytes(words.iter().flat_map(|word| word.to_le_bytes()).collect())),
+        };
+        let class = Hex(class::AMPERE_CHANNEL_GPFIFO_B.into());
+        let channel = recorded::Channel { number: 1, class, ..recorded::Channel::default() };
+        let submission = Submission { channel, entries: vec![entry], ..Submission::default() };
+        let decoded = Submissions::default().decode(1, &submission);
+        let copies: Vec<&Copy> = decoded.entries[0]
+            .work
+            .iter()
+            .map(|work| match work {
+                Work::Copy(copy) => copy,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        let copy = |to, size_bytes, fill| Copy { from: None, to: Hex(to), size_bytes, lines: 1, fill };
+        assert_eq!(copies, [&copy(0x1_0000_2000, 0x400, Some(Hex(5))), &copy(0x1_0000_4500, 8, None)]);
+    }
+
+    #[test]
+    fn arguments_have_the_width_of_their_parameters() {
+        let bank = [0x11, 0x22, 0, 0, 1, 0, 1, 0, 9];
+        assert_eq!(argument(&bank, 0, 2), json!(0x2211));
+        assert_eq!(argument(&bank, 4, 4), json!("0x10001"));
+        assert_eq!(argument(&bank, 0, 8), json!("0x1000100002211"));
+        assert_eq!(argument(&bank, 0, 3), json!("112200"));
+        assert_eq!((argument(&bank, 8, 2), argument(&bank, u32::MAX, 8)), (Value::Null, Value::Null));
     }
 }

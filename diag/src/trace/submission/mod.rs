@@ -4,13 +4,15 @@
 //! so it decodes the events of a trace in their order.
 
 mod decoded;
+mod kernels;
 pub(crate) mod names;
 mod print;
 pub(crate) mod recorded;
-mod semaphores;
+mod work;
 
 pub use decoded::{Decoded, DecodedEntry, DecodedLaunch, Problem, Source, Submissions};
+pub use kernels::Kernels;
 pub use names::Names;
-pub use print::print;
-pub use recorded::{Channel, Launch, RingEntry, Submission};
-pub use semaphores::Semaphore;
+pub use print::{detailed, lines};
+pub use recorded::{Channel, Kernel, Launch, RingEntry, Submission};
+pub use work::{Copy, Semaphore, Work};

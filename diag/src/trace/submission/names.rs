@@ -110,8 +110,8 @@ impl Names {
 
     fn replace(&mut self, value: &mut Value, key: &str) {
         let Some(found) = number(value) else { return };
-        // Data words are of all kinds: small ones are counts.
-        if key.contains("inline_data") && found < LEAST {
+        // Data words and arguments are of all kinds: small ones are counts.
+        if (key.contains("inline_data") || key == "arguments") && found < LEAST {
             return;
         }
         let kind = match key {

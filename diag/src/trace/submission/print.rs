@@ -4,47 +4,119 @@ use std::io::{self, Write};
 
 use serde_json::Value;
 
+use crate::demangle::shown;
+use crate::pushbuffer::print::{command, list, text};
 use crate::report::counted;
 use crate::report::style::{ASIDE, HEADING, NAME, PROBLEM};
 
-/// Writes of one method in a row that are shown before the rest is counted.
-const SHOWN_IN_A_ROW: usize = 4;
-
-/// A value as text: strings without quotes.
-fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
-fn list<'v>(value: &'v Value, key: &str) -> &'v [Value] {
-    value[key].as_array().map_or(&[], Vec::as_slice)
-}
-
-/// Writes a submission: `event` is the event in the form of [`Printer::json`](crate::trace::Printer::json).
+/// Writes a line for each launch, copy and semaphore of a submission, and for what went wrong. `event` is the
+/// event in the form of [`Printer::json`](crate::trace::Printer::json), `start` the start of each line.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn print(event: &Value, out: &mut dyn Write) -> io::Result<()> {
+pub fn lines(event: &Value, start: &str, out: &mut dyn Write) -> io::Result<()> {
+    let start = format!("{start}queue {:<3}", text(&event["channel"]["number"]));
+    for problem in lost(event) {
+        writeln!(out, "{start} {PROBLEM}{problem}{PROBLEM:#}")?;
+    }
+    for entry in list(&event["decoded"], "entries") {
+        if entry["read_bytes"].is_null() {
+            let at = text(&entry["address"]);
+            writeln!(out, "{start} {PROBLEM}entry at {at}: not mapped in the process{PROBLEM:#}")?;
+        }
+        for work in list(entry, "work") {
+            writeln!(out, "{start} {}", self::work(work))?;
+        }
+        for problem in list(entry, "problems") {
+            let [at, what] = ["offset", "text"].map(|key| text(&problem[key]));
+            writeln!(out, "{start} {PROBLEM}at {at}: {what}{PROBLEM:#}")?;
+        }
+    }
+    Ok(())
+}
+
+/// Entries that are not shown, and why.
+fn lost(event: &Value) -> impl Iterator<Item = String> {
+    let reasons = [
+        ("not_seen", "entries or more were replaced in the ring before they were read: not seen"),
+        ("not_read", "entries were counted and not read, past the limit (--submission-limit)"),
+    ];
+    let counted = |(key, what): (&str, &str)| {
+        let count = event[key].as_u64().filter(|count| *count > 0)?;
+        Some(format!("{count} {what}"))
+    };
+    reasons.map(counted).into_iter().flatten()
+}
+
+/// A launch, a copy or a semaphore in one line.
+fn work(work: &Value) -> String {
+    match work["kind"].as_str() {
+        Some("launch") => launch_line(work),
+        Some("copy") => {
+            let [from, to, size, lines, fill] =
+                ["from", "to", "size_bytes", "lines", "fill"].map(|key| text(&work[key]));
+            let size = if lines == "1" { format!("{size} B") } else { format!("{lines} x {size} B") };
+            match (work["from"].is_null(), work["fill"].is_null()) {
+                (_, false) => format!("{NAME}fill{NAME:#}    {to} with {fill}  {size}"),
+                (true, _) => format!("{NAME}upload{NAME:#}  {to}  {size}"),
+                _ => format!("{NAME}copy{NAME:#}    {from} -> {to}  {size}"),
+            }
+        }
+        _ => {
+            let [unit, operation, address, payload] =
+                ["unit", "operation", "address", "payload"].map(|key| text(&work[key]));
+            let (what, sign) = match operation.as_str() {
+                "RELEASE" => ("release", "="),
+                "ACQUIRE" => ("acquire", "="),
+                name if name.ends_with("GEQ") => ("acquire", ">="),
+                name => (name, ""),
+            };
+            format!("{NAME}{what}{NAME:#} {address} {sign} {payload}  {ASIDE}{unit}{ASIDE:#}")
+        }
+    }
+}
+
+/// A launch in one line: its kernel, its shape, its arguments.
+fn launch_line(launch: &Value) -> String {
+    let what = &launch["qmd"]["launch"];
+    if !what.is_object() {
+        let queue = "a queue of the scheduler".to_owned();
+        let error = launch["error"].as_str().map_or(queue, str::to_owned);
+        return format!("{NAME}launch{NAME:#}  QMD at {}: {error}", text(&launch["address"]));
+    }
+    let axes = |key: &str| list(what, key).iter().map(text).collect::<Vec<_>>().join("x");
+    let name = match launch["kernel"].as_str() {
+        Some(name) => shown(name),
+        None => format!("code at {}", text(&what["program"])),
+    };
+    let arguments = match &launch["arguments_size_bytes"] {
+        Value::Null => String::new(),
+        size => format!("  arguments {size} B"),
+    };
+    let release =
+        |release: &Value| format!("  releases {} = {}", text(&release["address"]), text(&release["payload"]));
+    let releases: String = list(what, "releases").iter().map(release).collect();
+    let (grid, block, shared) = (axes("grid"), axes("block"), text(&what["shared_bytes"]));
+    let shape = format!("grid {grid}  block {block}  shared {shared} B");
+    let name = format!("{HEADING}{name}{HEADING:#}");
+    format!("{NAME}launch{NAME:#}  {name}  {shape}{arguments}{ASIDE}{releases}{ASIDE:#}")
+}
+
+/// Writes a submission with its methods and the fields of its QMDs; `event` as in [`lines`].
+///
+/// # Errors
+/// Those of `out`.
+pub fn detailed(event: &Value, out: &mut dyn Write) -> io::Result<()> {
     let (channel, decoded) = (&event["channel"], &event["decoded"]);
     let class = decoded["class_name"].as_str().map_or_else(|| text(&channel["class"]), str::to_owned);
     let (number, handle) = (text(&channel["number"]), text(&channel["handle"]));
     let entries = list(decoded, "entries");
     let count = counted(entries.len() as u64, "entry").replace("entrys", "entries");
-    writeln!(out, "{HEADING}submission{HEADING:#} to channel {number} ({class}, {handle}): {count}")?;
-    for (key, what) in [
-        ("not_seen", "entries or more were replaced in the ring before they were read: not seen"),
-        ("not_read", "entries were counted and not read, past the limit (--submission-limit)"),
-    ] {
-        if let Some(count) = event[key].as_u64().filter(|count| *count > 0) {
-            writeln!(out, "    {PROBLEM}{count} {what}{PROBLEM:#}")?;
-        }
+    writeln!(out, "{HEADING}submission{HEADING:#} to queue {number} ({class}, {handle}): {count}")?;
+    for problem in lost(event) {
+        writeln!(out, "    {PROBLEM}{problem}{PROBLEM:#}")?;
     }
-    for entry in entries {
-        self::entry(entry, out)?;
-    }
-    for launch in list(decoded, "launches") {
-        self::launch(launch, out)?;
-    }
-    Ok(())
+    entries.iter().try_for_each(|entry| self::entry(entry, out))
 }
 
 fn entry(entry: &Value, out: &mut dyn Write) -> io::Result<()> {
@@ -64,18 +136,13 @@ fn entry(entry: &Value, out: &mut dyn Write) -> io::Result<()> {
         Some(_) => String::new(),
     };
     writeln!(out, "    entry {}: {what}{flags}{read}", text(&entry["index"]))?;
-    for command in list(entry, "commands") {
-        self::command(command, out)?;
+    for shown in list(entry, "commands") {
+        command(shown, "      ", out)?;
     }
-    for semaphore in list(entry, "semaphores") {
-        let options: Vec<String> = list(semaphore, "options").iter().map(text).collect();
-        let [unit, operation, address, payload] =
-            ["unit", "operation", "address", "payload"].map(|key| text(&semaphore[key]));
-        let options = options.join(" ");
-        writeln!(
-            out,
-            "      {NAME}semaphore{NAME:#} {unit} {operation} {address} {payload}  {ASIDE}{options}{ASIDE:#}"
-        )?;
+    for work in list(entry, "work") {
+        let options = list(work, "options").iter().map(|option| format!("  {}", text(option)));
+        writeln!(out, "      {}{ASIDE}{}{ASIDE:#}", self::work(work), options.collect::<String>())?;
+        launch(work, out)?;
     }
     for problem in list(entry, "problems") {
         writeln!(
@@ -88,87 +155,17 @@ fn entry(entry: &Value, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn command(command: &Value, out: &mut dyn Write) -> io::Result<()> {
-    let offset = command["offset"].as_str().and_then(|o| u64::from_str_radix(o.strip_prefix("0x")?, 16).ok());
-    let offset = offset.map_or_else(|| text(&command["offset"]), |offset| format!("{offset:04x}"));
-    let writes = list(command, "writes");
-    let [form, subchannel] = ["form", "subchannel"].map(|key| text(&command[key]).replace('_', " "));
-    if writes.is_empty() {
-        let words = command["words"].as_u64().unwrap_or(0);
-        return writeln!(out, "      {ASIDE}{offset}{ASIDE:#}  {form}, {}", counted(words, "word"));
-    }
-    let mut rest = writes;
-    let mut place = format!("{ASIDE}{offset}{ASIDE:#} {subchannel}");
-    while let Some(first) = rest.first() {
-        let run =
-            rest.iter().take_while(|w| w["name"] == first["name"] && w["note"].is_null()).count().max(1);
-        let (now, later) = rest.split_at(run);
-        for write in now.iter().take(SHOWN_IN_A_ROW) {
-            writeln!(out, "      {place} {}", self::write(write))?;
-            "      ".clone_into(&mut place);
-        }
-        if run > SHOWN_IN_A_ROW {
-            writeln!(
-                out,
-                "             {ASIDE}and {} more{ASIDE:#}",
-                counted((run - SHOWN_IN_A_ROW) as u64, "word")
-            )?;
-        }
-        rest = later;
-    }
-    Ok(())
-}
-
-/// One write: its method, its value or its fields, and its effect.
-fn write(write: &Value) -> String {
-    let index = write["index"].as_u64().map_or(String::new(), |index| format!("({index})"));
-    let name = match write["name"].as_str() {
-        Some(name) => format!("{name}{index}"),
-        None => format!("method {}", text(&write["method"])),
-    };
-    let number = |value: &Value| value.as_u64().map_or_else(|| text(value), |number| format!("{number:#x}"));
-    let value = match list(write, "fields") {
-        [field] if field["value_name"].is_string() => text(&field["value_name"]),
-        [] | [_] => number(&write["value"]),
-        fields => {
-            let field = |field: &Value| match field["value_name"].as_str() {
-                Some(value) => format!("{}={value}", text(&field["name"])),
-                None => format!("{}={}", text(&field["name"]), number(&field["value"])),
-            };
-            // The first is the operation; the others mean nothing when they are zero.
-            let shown = fields.iter().enumerate().filter(|(i, field)| *i == 0 || field["value"] != 0);
-            shown.map(|(_, value)| field(value)).collect::<Vec<_>>().join(" ")
-        }
-    };
-    let note = write["note"].as_str().map_or(String::new(), |note| format!("  {ASIDE}{note}{ASIDE:#}"));
-    format!("{NAME}{name:<36}{NAME:#} {value}{note}")
-}
-
+/// The arguments and the QMD of a launch.
 fn launch(launch: &Value, out: &mut dyn Write) -> io::Result<()> {
-    let address = launch["address"].as_str().map_or(String::new(), |at| format!(" {at}"));
-    let after = launch["after"].as_str().map_or(String::new(), |after| format!(", dependent of {after}"));
-    let source = match launch["source"].as_str() {
-        Some("memory") => "in memory",
-        Some("upload") => "uploaded inline",
-        Some("inline") => "inline",
-        _ => "",
-    };
-    let Some(qmd) = launch["qmd"].as_object() else {
-        let error = text(&launch["error"]);
-        return writeln!(out, "    launch{address}{after}: {PROBLEM}{error}{PROBLEM:#}");
-    };
-    writeln!(out, "    {HEADING}launch{address}{HEADING:#}, QMD v{} {source}{after}", text(&qmd["version"]))?;
-    let what = &qmd["launch"];
-    if what.is_object() {
-        let axes = |key: &str| list(what, key).iter().map(text).collect::<Vec<_>>().join("x");
-        let [program, registers, shared] =
-            ["program", "registers", "shared_bytes"].map(|key| text(&what[key]));
-        let (grid, block) = (axes("grid"), axes("block"));
-        writeln!(
-            out,
-            "      {grid} blocks of {block} threads, {registers} registers, {shared} bytes shared, program at {program}"
-        )?;
+    let Some(qmd) = launch["qmd"].as_object() else { return Ok(()) };
+    let arguments = list(launch, "arguments");
+    if !arguments.is_empty() {
+        let values = arguments.iter().map(|v| if v.is_null() { "?".to_owned() } else { text(v) });
+        writeln!(out, "        arguments ({})", values.collect::<Vec<_>>().join(", "))?;
     }
+    let after = launch["after"].as_str().map_or(String::new(), |after| format!(", dependent of {after}"));
+    let [version, source, address] = [&qmd["version"], &launch["source"], &launch["address"]].map(text);
+    writeln!(out, "        QMD v{version} at {address} ({source}){after}")?;
     for field in qmd.get("fields").and_then(Value::as_array).into_iter().flatten() {
         let index = field["index"].as_u64().map_or(String::new(), |index| format!("({index})"));
         let value = match (field["value_name"].as_str(), field["value"].as_u64()) {
@@ -176,10 +173,10 @@ fn launch(launch: &Value, out: &mut dyn Write) -> io::Result<()> {
             (None, Some(number)) => format!("{number:#x}"),
             (None, None) => text(&field["value"]),
         };
-        writeln!(out, "      {NAME}{}{index}{NAME:#} = {value}", text(&field["name"]))?;
+        writeln!(out, "          {NAME}{}{index}{NAME:#} = {value}", text(&field["name"]))?;
     }
     for problem in qmd.get("problems").and_then(Value::as_array).into_iter().flatten() {
-        writeln!(out, "      {PROBLEM}{}{PROBLEM:#}", text(&problem["text"]))?;
+        writeln!(out, "          {PROBLEM}{}{PROBLEM:#}", text(&problem["text"]))?;
     }
     Ok(())
 }

@@ -63,6 +63,24 @@ pub struct Launch {
     /// The QMD; absent where the process has not mapped it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<Bytes>,
+    /// The first instructions of its program, by which a tracer finds the kernel.
+    #[serde(skip)]
+    pub code: Option<Bytes>,
+    /// Its constant bank 0, up to the end of the largest arguments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub constants: Option<Bytes>,
+    /// The kernel of its program, where a cubin in the process has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<Kernel>,
+}
+
+/// A kernel, as far as a launch of it is concerned.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Kernel {
+    /// Its name; of several with the same code all, with ` or ` between them.
+    pub name: String,
+    /// Offset and size in bytes of each parameter in constant bank 0.
+    pub parameters: Vec<(u32, u32)>,
 }
 
 impl From<Record> for Submission {
@@ -87,6 +105,9 @@ impl From<Record> for Submission {
             after: launch.after.map(Hex),
             uploaded: launch.uploaded,
             bytes: bytes(launch.content),
+            code: bytes(launch.code),
+            constants: bytes(launch.constants),
+            kernel: None,
         };
         Self {
             channel,
