@@ -47,19 +47,14 @@ impl Args {
         }
         let mut variables = vec![("NVGPU_SIM_SUBMISSIONS", OsString::from("1"))];
         variables.extend(self.submission_limit.map(|limit| (Limits::ENTRIES, limit.to_string().into())));
-        match self.library()? {
-            Some(library) => {
-                let mut list = library.into_os_string();
-                if let Some(before) = std::env::var_os("LD_PRELOAD").filter(|list| !list.is_empty()) {
-                    list.push(":");
-                    list.push(before);
-                }
-                variables.push(("LD_PRELOAD", list));
+        // Without it the software ga10b still reports; whether others were missed is known at the end.
+        if let Some(library) = self.library()? {
+            let mut list = library.into_os_string();
+            if let Some(before) = std::env::var_os("LD_PRELOAD").filter(|list| !list.is_empty()) {
+                list.push(":");
+                list.push(before);
             }
-            None => eprintln!(
-                "nvdiag: {LIBRARY} is neither beside nvdiag nor in ../lib: only the software ga10b reports submissions\n  \
-                 try: cargo build -p ga10b-capture-preload, or --capture-library FILE"
-            ),
+            variables.push(("LD_PRELOAD", list));
         }
         let c = |text: &[u8]| CString::new(text).context("a path holds a zero byte");
         variables.iter().map(|(name, value)| Ok((c(name.as_bytes())?, c(value.as_bytes())?))).collect()
@@ -70,7 +65,8 @@ impl Args {
         let named = self.capture_library.as_ref().and_then(|path| path.canonicalize().ok());
         let name = named.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
         let library = name.unwrap_or_else(|| LIBRARY.to_owned());
-        self.submissions.then(|| Rings { library, processes: BTreeMap::new() })
+        let is_installed = self.library().is_ok_and(|library| library.is_some());
+        self.submissions.then(|| Rings { library, is_installed, processes: BTreeMap::new() })
     }
 
     fn library(&self) -> anyhow::Result<Option<PathBuf>> {
@@ -94,6 +90,7 @@ impl Args {
 pub struct Rings {
     /// The library that reads them, as processes map it.
     library: String,
+    is_installed: bool,
     processes: BTreeMap<i32, Process>,
 }
 
@@ -126,6 +123,11 @@ impl Rings {
                 if *channels == 1 { "1 channel".to_owned() } else { format!("{channels} channels") };
             let library = &self.library;
             match lacks_library {
+                true if !self.is_installed => eprintln!(
+                    "nvdiag: process {pid} made {channels}, whose submissions are not seen: {library} is neither beside \
+                     nvdiag nor in ../lib\n  \
+                     try: cargo build -p ga10b-capture-preload, or --capture-library FILE"
+                ),
                 true => eprintln!(
                     "nvdiag: process {pid} made {channels}, whose submissions are not seen: {library} is not in it\n  \
                      where the command or the program sets LD_PRELOAD, name {library} there too\n  \
