@@ -25,14 +25,16 @@
 //! faults     fault provoke saved session       # faults explained, made, kept, found in a log
 //! processes  address_map process_map trace     # what a process maps and calls
 //! work       gpfifo pushbuffer queue_metadata  # what a channel is sent
+//! tickets    machine_report                    # the state of a machine for somebody else
 //! machines   characteristics device doctor kernel_log page_table physical_dump  # what a machine reports
 //! code       cubin disassembly fat_binary lint source symbolic  # machine code and where it came from
-//! text       catalogue demangle hex known_lines markup report size  # how things are written
+//! text       archive catalogue demangle hex known_lines markup report size  # how things are written
 //! ```
 
 #![deny(unsafe_code)]
 
 pub mod address_map;
+pub mod archive;
 #[allow(unsafe_code, reason = "requests to the driver, memory that the GPU shares, launches")]
 pub mod bringup;
 pub mod catalogue;
@@ -49,6 +51,7 @@ mod hex;
 pub mod kernel_log;
 pub mod known_lines;
 pub mod lint;
+pub mod machine_report;
 mod markup;
 pub mod page_table;
 pub mod physical_dump;

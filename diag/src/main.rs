@@ -22,11 +22,14 @@ const GLOBAL: &str = "Options of every command";
   nvdiag doctor                     is this machine set up?
   nvdiag provoke misaligned         a fault on the software ga10b, explained
   sudo nvdiag esr                   the faults in the kernel log
+  sudo nvdiag report                one file for a ticket, nothing private in it
   sudo nvdiag watch                 saves each fault from now on, for `nvdiag list`
   nvdiag esr --log kern.log --json  those of a file, as JSON
 
-Exit codes: 0 nothing wrong found; 1 a problem found; 2 bad usage, or it could not be done \
-                        (no device, no permission, unreadable input).")]
+Exit codes: 0 nothing wrong found, or done; 1 a problem found: a fault, a bad check, a step that failed, \
+                        what differs; 2 bad usage, or it could not be done (no device, no permission, unreadable input). \
+                        Of bringup and trace also 128 and the number of the signal that ended them; of trace also the code \
+                        of the program that it ran, whatever that is. Each command's help says what its codes mean.")]
 struct Cli {
     /// Print one JSON document instead of text.
     #[arg(long, global = true, help_heading = GLOBAL)]
@@ -52,6 +55,7 @@ enum Command {
     Pushbuf(cmd::pushbuf::Args),
     Provoke(cmd::provoke::Args),
     Qmd(cmd::qmd::Args),
+    Report(cmd::report::Args),
     Trace(cmd::trace::Args),
     Vamap(cmd::vamap::Args),
     Watch(cmd::watch::Args),
@@ -60,6 +64,25 @@ enum Command {
     Disasm(cmd::disasm::Args),
     Completions(cmd::completions::Args),
     Man(cmd::man::Args),
+}
+
+/// What `--json` prints of a command that does not print one document.
+const LINES: [(&str, &str); 3] = [
+    ("trace", "Print JSON Lines instead of text, one object per call; with --summary one JSON document"),
+    ("esr", "Print one JSON document instead of text; with --watch JSON Lines, one document per fault"),
+    ("watch", "Print JSON Lines instead of text, one document per fault"),
+];
+
+/// The commands, with their help.
+fn definition() -> clap::Command {
+    let command = Cli::command();
+    let Some(json) = command.get_arguments().find(|option| option.get_id() == "json").cloned() else {
+        return command;
+    };
+    command.mut_subcommands(|command| match LINES.iter().find(|(name, _)| *name == command.get_name()) {
+        Some((_, help)) => command.arg(json.clone().help(*help)),
+        None => command,
+    })
 }
 
 fn run(cli: &Cli, out: &mut dyn Write) -> anyhow::Result<Finding> {
@@ -78,9 +101,10 @@ fn run(cli: &Cli, out: &mut dyn Write) -> anyhow::Result<Finding> {
         Command::Show(args) => args.run(cli.json, out),
         Command::Provoke(args) => args.run(cli.json, out),
         Command::Qmd(args) => args.run(cli.json, out),
+        Command::Report(args) => args.run(cli.json, out),
         Command::Disasm(args) => args.run(cli.json, out),
-        Command::Completions(args) => args.run(Cli::command(), cli.json, out),
-        Command::Man(args) => args.run(Cli::command(), cli.json, out),
+        Command::Completions(args) => args.run(definition(), cli.json, out),
+        Command::Man(args) => args.run(definition(), cli.json, out),
     }
 }
 
@@ -113,7 +137,7 @@ fn command_line() -> Result<Cli, ExitCode> {
         true => arg.allow_negative_numbers(true),
         false => arg,
     };
-    let mut command = Cli::command().mut_subcommands(|command| command.mut_args(negative));
+    let mut command = definition().mut_subcommands(|command| command.mut_args(negative));
     if let Some(columns) = terminal::columns() {
         command = command.term_width(columns);
     }

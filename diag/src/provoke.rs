@@ -95,6 +95,21 @@ impl Kind {
         }
     }
 
+    /// The report that it is to end in, as [`Kind::is_met_by`] tests it.
+    #[must_use]
+    pub const fn expects(self) -> &'static str {
+        match self {
+            Self::Misaligned => "an SM's report MISALIGNED_ADDR",
+            Self::Oob | Self::Unmapped => "a fault of the MMU",
+            Self::IllegalInstruction => "an SM's report ILLEGAL_INSTR_ENCODING",
+            Self::Window => "an SM's report INVALID_ADDR_SPACE",
+            Self::Stack | Self::Shared => "an SM's report OOR_ADDR",
+            Self::Constant => "an SM's report INVALID_CONST_ADDR_LDC",
+            Self::Trap => "an SM's report ILLEGAL_INSTR_ENCODING, or its breakpoint",
+            Self::Timeout => "a time-out",
+        }
+    }
+
     /// The kernel that does it.
     #[must_use]
     pub const fn kernel(self) -> &'static str {
@@ -205,6 +220,12 @@ pub struct Capture {
     pub outcome: Outcome,
     /// The device's name and driver.
     pub device: String,
+    /// What was launched: kernel, size and arguments.
+    #[serde(default)]
+    pub launched: String,
+    /// The first words of the kernel's output, where it ran to its end.
+    #[serde(default)]
+    pub came_back: Vec<Hex>,
     /// The error as the library words it.
     pub error: String,
     /// Error notifier.
@@ -279,6 +300,10 @@ pub struct Provoked {
     pub outcome: Outcome,
     /// Whether the fault is the one that was meant.
     pub as_meant: bool,
+    /// What was launched: kernel, size and arguments.
+    pub launched: String,
+    /// The first words of the kernel's output, where it ran to its end.
+    pub came_back: Vec<Hex>,
     /// The error as the program saw it.
     pub error: String,
     /// The report.
@@ -296,6 +321,8 @@ impl Provoked {
             device: capture.device.clone(),
             outcome: capture.outcome,
             as_meant: fault.as_ref().is_some_and(|fault| kind.is_met_by(fault)),
+            launched: capture.launched.clone(),
+            came_back: capture.came_back.clone(),
             error: capture.error.clone(),
             fault,
         }
@@ -317,10 +344,24 @@ impl Report for Provoked {
         writeln!(out)?;
         match &self.fault {
             Some(fault) => fault.print(out)?,
-            None => writeln!(out, "the kernel ran to its end: this device let it pass")?,
+            None => {
+                let words: Vec<_> = self.came_back.iter().map(Hex::to_string).collect();
+                writeln!(
+                    out,
+                    "no fault came: the kernel ran to its end, and this device let the access pass"
+                )?;
+                writeln!(out, "  launched    {}", self.launched)?;
+                writeln!(out, "  came back   output {}", words.join(" "))?;
+                writeln!(out, "  expected    {}", self.kind.expects())?;
+            }
         }
         if !self.as_meant && self.fault.is_some() {
-            writeln!(out, "\nthis is not the fault that was meant")?;
+            let expects = self.kind.expects();
+            writeln!(
+                out,
+                "\nthis is not the fault that was meant: {expects}\n  launched    {}",
+                self.launched
+            )?;
         }
         Ok(())
     }
@@ -341,6 +382,37 @@ mod tests {
             }
         }
         assert!("nothing".parse::<Kind>().is_err());
+    }
+
+    #[test]
+    fn a_fault_that_does_not_come_is_told_with_what_was_launched_and_what_came_back() {
+        let capture = Capture {
+            outcome: Outcome::Finished,
+            device: "a GPU (rm)".to_owned(),
+            launched: "kernel constant in 1 block of 1 thread, words of arguments 0x1000 0x0 0x3f00"
+                .to_owned(),
+            came_back: vec![Hex(0), Hex(7)],
+            error: String::new(),
+            notifier: 0,
+            sms: Vec::new(),
+            address: None,
+            is_mmu_fault: false,
+            fault_type: None,
+            log: Vec::new(),
+            map: ProcessMap::default().document(),
+        };
+        let provoked = Provoked::new(Kind::Constant, &capture);
+        let mut text = Vec::new();
+        provoked.print(&mut text).expect("a vector takes everything");
+        let text = String::from_utf8(text).expect("text");
+        assert!(provoked.has_problem());
+        for told in
+            ["no fault came", &capture.launched, "came back   output 0x0 0x7", "INVALID_CONST_ADDR_LDC"]
+        {
+            assert!(text.contains(told), "{told} in {text}");
+        }
+        let document = provoked.json().expect("JSON");
+        assert_eq!((&document["as_meant"], &document["came_back"][1]), (&false.into(), &"0x7".into()));
     }
 
     #[test]

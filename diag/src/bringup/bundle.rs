@@ -1,13 +1,11 @@
-//! The one file that a bring-up leaves, a `.tar.gz` of a few texts: packed, and read again.
+//! The one file that a bring-up leaves, a `.tar.gz` of a few texts: read again.
 //!
 //! Reading trusts nothing: nothing is written to disk, entries are known by their exact names, and sizes have
 //! limits before memory is taken.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 
-use flate2::Compression;
 use flate2::read::MultiGzDecoder;
-use flate2::write::GzEncoder;
 
 use crate::bringup::report::{Bringup, plain};
 
@@ -60,24 +58,7 @@ pub struct Contents {
     pub entries: Vec<(String, u64, bool)>,
 }
 
-/// Packs texts under their names.
-///
-/// # Errors
-/// Those of `out`.
-pub fn pack(entries: &[(&str, Vec<u8>)], out: impl Write) -> io::Result<()> {
-    let mut archive = tar::Builder::new(GzEncoder::new(out, Compression::best()));
-    for (name, bytes) in entries {
-        let mut header = tar::Header::new_gnu();
-        // No owner and no time: neither is of use to a reader.
-        header.set_size(bytes.len() as u64);
-        header.set_mode(0o644);
-        header.set_cksum();
-        archive.append_data(&mut header, name, bytes.as_slice())?;
-    }
-    archive.into_inner()?.finish()?.flush()
-}
-
-/// Reads a file that [`pack`] has made, or anything else.
+/// Reads a file that [`pack`](crate::archive::pack) has made, or anything else.
 ///
 /// # Errors
 /// [`Unreadable`].
@@ -144,7 +125,13 @@ impl<R: Read> Read for Limited<R> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
     use super::*;
+    use crate::archive::pack;
     use crate::bringup::outcome::StepResult;
     use crate::bringup::report::Interruption;
     use crate::report::Report;

@@ -16,7 +16,7 @@ use nvdiag::session::Session;
 
 use crate::cmd::finding::{Finding, is_broken_pipe, show};
 use crate::cmd::follow::{Log, Next, follow};
-use crate::cmd::input::{architecture, read_input, read_source};
+use crate::cmd::input::{MAX_STREAM, architecture, read_input, read_source};
 use crate::cmd::pictures::Pictures;
 use crate::cmd::process::{Descriptor, Process};
 use crate::cmd::register::{Register, address, register};
@@ -199,11 +199,20 @@ impl Args {
     }
 }
 
+/// Whether a stream is of one of these kinds.
+fn is_of(stream: &impl AsFd, kinds: &[SFlag]) -> bool {
+    let kind = |stat: FileStat| SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT;
+    fstat(stream).is_ok_and(|stat| kinds.contains(&kind(stat)))
+}
+
 /// Whether a user gave this stream something to read: a pipe or a file. Services and jobs have a device, or a
 /// socket of which nothing ends.
 fn is_given(stream: &impl AsFd) -> bool {
-    let kind = |stat: FileStat| SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT;
-    fstat(stream).is_ok_and(|stat| [SFlag::S_IFIFO, SFlag::S_IFREG].contains(&kind(stat)))
+    is_of(stream, &[SFlag::S_IFIFO, SFlag::S_IFREG])
+}
+
+fn is_device(stream: &impl AsFd) -> bool {
+    is_of(stream, &[SFlag::S_IFCHR, SFlag::S_IFBLK])
 }
 
 /// A file of code, the kernel meant and its address: `FILE[:KERNEL][@BASE]`.
@@ -291,6 +300,11 @@ fn feed_file(path: &Path, session: &mut Session) -> anyhow::Result<()> {
         "{} is empty: no log",
         if is_stdin { "stdin".into() } else { path.display().to_string() }
     );
+    let stdin = io::stdin();
+    ensure!(
+        !is_stdin || !is_device(&stdin) || stdin.is_terminal(),
+        "stdin is a device, which may have no end, and no log"
+    );
     let packed = Packed::of(&start);
     let input = io::Cursor::new(start).chain(input);
     let mut input: Box<dyn Read> = match packed {
@@ -300,11 +314,20 @@ fn feed_file(path: &Path, session: &mut Session) -> anyhow::Result<()> {
             anyhow::bail!("{} is {what}: try `{unpack} | nvdiag esr --log -`", path.display())
         }
     };
-    let mut bytes = vec![0; 1 << 16];
+    let (mut bytes, mut line) = (vec![0; 1 << 16], 0);
     loop {
         match input.read(&mut bytes) {
             Ok(0) => return Ok(()),
-            Ok(len) => session.feed(&bytes[..len]),
+            Ok(len) => {
+                let unended = bytes[..len].iter().rev().take_while(|byte| **byte != b'\n').count();
+                line = if unended == len { line + len as u64 } else { unended as u64 };
+                ensure!(
+                    line <= MAX_STREAM,
+                    "{} has a line of more than 64 MiB, and so is no log: /dev/zero and the like have no end",
+                    path.display()
+                );
+                session.feed(&bytes[..len]);
+            }
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(e) => return Err(e).with_context(failed),
         }

@@ -2,24 +2,32 @@
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 use anyhow::Context;
 
-/// Most bytes read from a file or from stdin: no input of ours is larger, and a device node must not fill the
-/// memory.
-const MAX_INPUT: u64 = 1 << 30;
+/// Most bytes of a regular file that are read as a whole: libraries with kernels are this large.
+const MAX_FILE: u64 = 1 << 30;
+/// Most bytes of anything else: a pipe or a device may have no end, and must not fill the memory.
+pub const MAX_STREAM: u64 = 64 << 20;
 
 /// Reads a whole file, or stdin for `-`.
 pub fn read_input(path: &Path) -> anyhow::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let read = match path.as_os_str() == "-" {
-        true => io::stdin().lock().take(MAX_INPUT + 1).read_to_end(&mut bytes),
-        false => std::fs::File::open(path).and_then(|f| f.take(MAX_INPUT + 1).read_to_end(&mut bytes)),
+    let failed = || format!("cannot read {}", path.display());
+    let file = match path.as_os_str() == "-" {
+        true => File::from(io::stdin().as_fd().try_clone_to_owned().with_context(failed)?),
+        false => File::open(path).with_context(failed)?,
     };
-    read.with_context(|| format!("cannot read {}", path.display()))?;
-    anyhow::ensure!(bytes.len() as u64 <= MAX_INPUT, "{} is larger than 1 GiB", path.display());
+    let metadata = file.metadata().with_context(failed)?;
+    let (most, words) = match metadata.is_file() {
+        true => (MAX_FILE, "1 GiB"),
+        false => (MAX_STREAM, "64 MiB, and no regular file: it may have no end"),
+    };
+    let mut bytes = Vec::new();
+    file.take(most + 1).read_to_end(&mut bytes).with_context(failed)?;
+    anyhow::ensure!(bytes.len() as u64 <= most, "{} is larger than {words}", path.display());
     Ok(bytes)
 }
 

@@ -28,7 +28,9 @@ impl Args {
     pub fn run(&self, json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
         let folder = store::folder_to_read(self.dir.as_deref())?;
         let mut list = SavedList { folder: folder.display().to_string(), ..SavedList::default() };
-        for number in numbers(&folder)? {
+        // Nobody has saved a fault yet; a folder that is named, and is not there, is a mistake.
+        let is_new = self.dir.is_none() && !folder.exists();
+        for number in if is_new { Vec::new() } else { numbers(&folder)? } {
             match store::entry(&folder, number) {
                 Ok(entry) => list.faults.push(entry),
                 Err(error) => list.unreadable.push(format!("{number}: {error:#}")),

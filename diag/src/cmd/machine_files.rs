@@ -149,6 +149,16 @@ impl Files {
         })
     }
 
+    /// The kernel log: this machine's ring, or the copy `dev/kmsg`.
+    pub fn kernel_log(&self) -> Result<Vec<u8>, Unread> {
+        if self.copied.is_some() {
+            return self.bytes("/dev/kmsg", LOG_LIMIT);
+        }
+        let mut log = Vec::new();
+        kernel_log::read(&mut |bytes| log.extend_from_slice(bytes)).map_err(|_| Unread::Forbidden)?;
+        Ok(log)
+    }
+
     fn path(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
@@ -222,15 +232,13 @@ impl Machine for Files {
     }
 
     fn faults(&self) -> Result<u64, Unread> {
+        let log = self.kernel_log()?;
         let mut session = Session::new(ProcessMap::default(), 1);
-        if self.copied.is_none() {
-            kernel_log::read(&mut |bytes| session.feed(bytes)).map_err(|_| Unread::Forbidden)?;
-            return Ok(session.faults_of_gpu());
-        }
-        let log = self.bytes("/dev/kmsg", LOG_LIMIT)?;
         session.feed(&log);
         match session.faults_of_gpu() {
-            0 if log.trim_ascii().is_empty() => Err(Unread::Refused("it is empty".to_owned())),
+            0 if self.is_copy() && log.trim_ascii().is_empty() => {
+                Err(Unread::Refused("it is empty".to_owned()))
+            }
             // The kernel escapes control characters: its log has none below the tab.
             0 if log.iter().any(|byte| *byte < b'\t') => Err(Unread::Refused("it is no text".to_owned())),
             faults => Ok(faults),

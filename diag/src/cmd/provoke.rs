@@ -156,23 +156,15 @@ fn capture(kind: Kind, selector: Selector) -> anyhow::Result<Capture> {
     };
     let program = device.load(&image)?;
     let kernel = program.kernel(kind.kernel())?;
-    let result = launch(kind, &device, &kernel);
-    let mut map = ProcessMap::default();
-    for (name, base) in device.windows() {
-        let hopper = device.info().sm >= 0x900 && name.starts_with("shared");
-        let size_bytes = if hopper { 4 << 30 } else { WINDOW_BYTES };
-        map.windows.push(Window { name: name.to_owned(), base: Hex(base.raw()), size_bytes });
-    }
-    map.mappings.extend(device.memory_map().iter().map(|m| Mapping {
-        what: m.what.to_owned(),
-        va: Hex(m.va.raw()),
-        size_bytes: m.len,
-        ..Mapping::default()
-    }));
+    let failed = || format!("cannot run kernel {}", kind.kernel());
+    let Launched { words, output, result } = launch(kind, &device, &kernel).with_context(failed)?;
+    let mut map = address_space(&device);
     map.add_cubin("provoke", &image, Some(kind.kernel()), Some(kernel.address().raw()), &mut |_| None)?;
     let mut capture = Capture {
         outcome: Outcome::Finished,
         device: format!("{} ({})", device.info().name, device.info().backend),
+        launched: words,
+        came_back: output.into_iter().map(|word| Hex(word.into())).collect(),
         error: String::new(),
         notifier: 0,
         sms: Vec::new(),
@@ -206,13 +198,39 @@ fn capture(kind: Kind, selector: Selector) -> anyhow::Result<Capture> {
             }
             capture.log = report.raw.log;
         }
-        Err(error) => return Err(error).with_context(|| format!("cannot run kernel {}", kind.kernel())),
+        Err(error) => return Err(error).with_context(failed),
     }
     Ok(capture)
 }
 
+/// The windows and mappings of a device.
+fn address_space(device: &Device) -> ProcessMap {
+    let mut map = ProcessMap::default();
+    for (name, base) in device.windows() {
+        let hopper = device.info().sm >= 0x900 && name.starts_with("shared");
+        let size_bytes = if hopper { 4 << 30 } else { WINDOW_BYTES };
+        map.windows.push(Window { name: name.to_owned(), base: Hex(base.raw()), size_bytes });
+    }
+    map.mappings.extend(device.memory_map().iter().map(|m| Mapping {
+        what: m.what.to_owned(),
+        va: Hex(m.va.raw()),
+        size_bytes: m.len,
+        ..Mapping::default()
+    }));
+    map
+}
+
+/// A launch, and what came of it.
+struct Launched {
+    /// Kernel, size and arguments.
+    words: String,
+    /// The first words of the output of a kernel that ran to its end.
+    output: Vec<u32>,
+    result: Result<(), Error>,
+}
+
 #[allow(unsafe_code, reason = "launching is unsafe")]
-fn launch(kind: Kind, device: &Device, kernel: &Kernel) -> Result<(), Error> {
+fn launch(kind: Kind, device: &Device, kernel: &Kernel) -> Result<Launched, Error> {
     // Large enough for memory of its own, so that no other buffer follows it.
     let buffer = device.alloc(16 << 20)?;
     let out = device.alloc(4096)?;
@@ -239,15 +257,20 @@ fn launch(kind: Kind, device: &Device, kernel: &Kernel) -> Result<(), Error> {
         Kind::Trap => args.buffer(&out).u32(1),
         Kind::Timeout => args.buffer(&buffer).u32(POLLS),
     };
+    let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+    let words: Vec<_> = args.as_bytes().chunks(4).map(|bytes| Hex(word(bytes)).to_string()).collect();
+    let words =
+        format!("kernel {} in 1 block of 1 thread, words of arguments {}", kind.kernel(), words.join(" "));
     let mut queue = device.queue()?;
     // SAFETY: the kernels touch `buffer`, `out`, and one word that nothing is mapped at or that the SM
     // refuses; they end by themselves.
     let end = unsafe { queue.launch(kernel, LaunchConfig::new(1, 1), &args) }.and_then(|()| queue.submit());
     let result = end.and_then(|end| end.wait(DEADLINE));
+    let output = if result.is_ok() { out.read_vec(0, 2)? } else { Vec::new() };
     // Memory that the kernel may still read, and that the report shows as mapped, stays until the process
     // ends.
     std::mem::forget((queue, trapped, buffer, out));
-    result
+    Ok(Launched { words, output, result })
 }
 
 /// The first address after the mapping at `va` that has nothing near it.

@@ -122,26 +122,7 @@ impl Snapshot {
 
     /// Keeps the map of a process: its own file, or the driver's answer.
     fn add_map(&mut self, pid: u32, maps: Option<&Path>) {
-        let left = maps.map(|folder| folder.join(format!("{pid}.json"))).filter(|path| path.exists());
-        let own = left.or_else(|| process::map_file(pid));
-        let found = match (own, process::look_at(pid)) {
-            (Some(path), _) => read(&path, MAP_BYTES)
-                .map(|bytes| {
-                    (bytes, format!("the address map is the one that the process kept, {}", path.display()))
-                })
-                .ok_or_else(|| format!("the map {} cannot be read", path.display())),
-            (None, Ok((process, descriptors))) => vamap::read_process(&process, &descriptors, Vec::new())
-                .and_then(|map| Ok(map.json()?.to_string().into_bytes()))
-                .map(|bytes| {
-                    (
-                        bytes,
-                        "the address map is that of the process after the fault, by the driver".to_owned(),
-                    )
-                })
-                .map_err(|error| format!("no address map: {error:#}")),
-            (None, Err(error)) => Err(format!("no address map: {error:#}")),
-        };
-        let used = found.and_then(|(bytes, note)| match self.map.add_json(&bytes) {
+        let used = map_of(pid, maps).and_then(|(bytes, note)| match self.map.add_json(&bytes) {
             Ok(()) => Ok((bytes, note)),
             Err(error) => Err(format!("no address map: {error}")),
         });
@@ -161,6 +142,26 @@ impl Snapshot {
             }
         }
     }
+}
+
+/// The address map of a process as JSON, and where it is from: its own file, or the driver's answer.
+///
+/// # Errors
+/// Why there is none.
+pub fn map_of(pid: u32, maps: Option<&Path>) -> Result<(Vec<u8>, String), String> {
+    let left = maps.map(|folder| folder.join(format!("{pid}.json"))).filter(|path| path.exists());
+    if let Some(path) = left.or_else(|| process::map_file(pid)) {
+        let bytes =
+            read(&path, MAP_BYTES).ok_or_else(|| format!("the map {} cannot be read", path.display()))?;
+        return Ok((bytes, format!("the address map is the one that the process kept, {}", path.display())));
+    }
+    let answered = || {
+        let (process, descriptors) = process::look_at(pid)?;
+        let map = vamap::read_process(&process, &descriptors, Vec::new())?;
+        anyhow::Ok(map.json()?.to_string().into_bytes())
+    };
+    let bytes = answered().map_err(|error| format!("no address map: {error:#}"))?;
+    Ok((bytes, "the address map is that of the process after the fault, by the driver".to_owned()))
 }
 
 /// The start of a file; `None` if it is none, or is too long for a map.

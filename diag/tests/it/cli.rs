@@ -34,13 +34,14 @@ fn exit_codes_tell_clean_from_problem_from_usage_from_failure() {
 }
 
 /// A command line for each command that has something to print.
-const COMMANDS: [&[&str]; 9] = [
+const COMMANDS: [&[&str]; 10] = [
     &["info", "--device", "sim"],
     &["esr", "--warp-esr", "0x10"],
     &["vamap", "--device", "sim"],
     &["provoke", "--list"],
     &["bringup", "--list"],
     &["doctor"],
+    &["report", "--list"],
     &["completions", "bash"],
     &["--help"],
     &["esr", "--help"],
@@ -95,6 +96,7 @@ fn help_has_examples_and_exit_codes_and_ends_with_what_every_command_takes() {
         "pushbuf",
         "provoke",
         "qmd",
+        "report",
         "trace",
         "vamap",
         "watch",
@@ -314,6 +316,70 @@ fn manual_pages_are_written_for_every_command() {
         let page = std::fs::read_to_string(folder.path().join(format!("man1/nvdiag{command}.1")));
         assert!(page.expect("written").contains(".SH SYNOPSIS"), "{command}");
     }
+}
+
+#[test]
+fn the_synopsis_of_a_page_has_every_option_and_every_command() {
+    let folder = tempfile::tempdir().expect("a folder");
+    assert_eq!(output(&mut nvdiag(&["man", &folder.path().to_string_lossy()])).0, 0);
+    let synopsis = |name: &str| {
+        let page = std::fs::read_to_string(folder.path().join(format!("{name}.1"))).expect("written");
+        let rest = page.split_once(".SH SYNOPSIS\n").expect("a synopsis").1;
+        rest.split_once("\n.SH").expect("its end").0.replace("\\-", "-")
+    };
+    let whole = synopsis("nvdiag");
+    assert!(whole.starts_with("nvdiag [--json] [--color WHEN] [-v|--verbose]"), "{whole}");
+    assert!(whole.contains("bringup|doctor|esr|") && whole.contains("|report|"), "{whole}");
+    for (command, options) in [
+        ("doctor", vec!["[--root DIR]", "[--json]"]),
+        ("report", vec!["[-o|--output FILE]", "[--yes]", "[--list]", "[--pid PID]"]),
+        ("trace", vec!["--pid", "--replay", "[--log FILE]", "[--qmd DIR]", "COMMAND"]),
+        ("vamap", vec!["--diff A B", "[--svg FILE]", "[--pdb ADDRESS]"]),
+        ("provoke", vec!["[--device DEVICE]", "[KIND]"]),
+    ] {
+        let synopsis = synopsis(&format!("nvdiag-{command}"));
+        assert!(synopsis.starts_with(&format!("nvdiag {command} ")), "{synopsis}");
+        assert!(options.iter().all(|option| synopsis.contains(option)), "{options:?}: {synopsis}");
+        assert!(!synopsis.contains("[OPTIONS]") && !synopsis.contains("-here"), "{synopsis}");
+    }
+}
+
+#[test]
+fn help_says_json_lines_where_they_are_printed_and_names_all_exit_codes() {
+    let help = |arguments: &[&str]| {
+        let (_, out, _) = output(&mut nvdiag(&[arguments, &["--help"]].concat()));
+        out.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    for command in ["trace", "esr", "watch"] {
+        assert!(help(&[command]).contains("JSON Lines"), "{command}");
+    }
+    for command in ["doctor", "list", "qmd", "report"] {
+        let help = help(&[command]);
+        assert!(
+            help.contains("Print one JSON document") && !help.contains("JSON Lines"),
+            "{command}: {help}"
+        );
+    }
+    let (_, codes) =
+        help(&[]).split_once("Exit codes: ").map(|(a, b)| (a.to_owned(), b.to_owned())).expect("codes");
+    for code in
+        ["0 nothing", "1 a problem", "2 bad usage", "128 and the number of the signal", "code of the program"]
+    {
+        assert!(codes.contains(code), "{code}: {codes}");
+    }
+}
+
+#[test]
+fn a_user_who_has_saved_nothing_is_told_so() {
+    let home = tempfile::tempdir().expect("a folder");
+    let mut command = nvdiag(&["list"]);
+    command.env("HOME", home.path()).env("XDG_STATE_HOME", home.path().join("state"));
+    if nix::unistd::geteuid().is_root() && std::path::Path::new("/var/lib/nvdiag").exists() {
+        return;
+    }
+    let (code, out, err) = output(&mut command);
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert!(out.starts_with("no faults are saved in "), "{out}");
 }
 
 #[test]

@@ -392,6 +392,29 @@ fn a_log_shows_the_same_again_and_damage_is_shown_in_its_place() {
 }
 
 #[test]
+fn a_missing_library_is_told_where_it_was_needed_and_nowhere_else() {
+    if !can_trace() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = client(folder.path());
+    let preload = format!("LD_PRELOAD={}", library("libnvgpu_sim.so"));
+    // Beside this one no library lies.
+    let alone = crate::installed::nvdiag(None);
+    let why = |program: &[&str]| {
+        let mut command = Command::new(&alone);
+        let run = command.args(["trace", "--submissions", "--summary", "--"]).args(program).output();
+        text(&run.expect("the binary starts").stderr)
+    };
+    let missing = "libnvdiag_capture.so is neither beside nvdiag nor in ../lib";
+    for program in [&["true"][..], &["env", "NVGPU_SIM_SUBMISSIONS=1", &preload, &program]] {
+        assert!(!why(program).contains("libnvdiag_capture"), "{}", why(program));
+    }
+    let told = why(&["env", "NVGPU_SIM_SUBMISSIONS=0", &preload, &program]);
+    assert!(told.contains(missing) && told.contains("--capture-library FILE"), "{told}");
+}
+
+#[test]
 fn what_cannot_be_done_is_refused() {
     let run = nvdiag(&["trace", "--submissions", "--pid", "1"]);
     assert_eq!(run.status.code(), Some(2));

@@ -9,8 +9,8 @@ use nvdiag::bringup::process::Ended;
 use nvdiag::bringup::report::{Bringup, print_cell, print_cells_head, print_choice};
 use nvdiag::bringup::settings::{Bases, Cell, Failure, HEAD, Stage, Table};
 
-use super::file::OutputFile;
 use super::text::Text;
+use crate::cmd::output_file::OutputFile;
 use crate::cmd::replaced::ensure_same_kind;
 
 /// Time limit of a cell, which needs a tenth of a second: its parts have limits of their own.
@@ -87,7 +87,7 @@ pub fn write_profile(results: &Bringup, file: Option<OutputFile>, text: &mut Tex
     };
     let mut file = match file {
         Some(file) => file,
-        None => OutputFile::usual("bringup-profile", results, "txt")?,
+        None => OutputFile::usual(&super::collect::stem("bringup-profile", results), "txt")?,
     };
     file.replace(profile.as_bytes())?;
     let path = std::path::absolute(file.path())?;

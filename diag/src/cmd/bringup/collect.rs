@@ -34,9 +34,11 @@ pub fn pseudonym() -> String {
     digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A host's name as part of a file's.
-pub fn file_name(host: &str) -> String {
-    host.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).take(64).collect()
+/// Beginning of the usual name of a file: its kind, the machine and the day.
+pub fn stem(kind: &str, results: &Bringup) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+    let host: String = results.host.chars().map(plain).take(64).collect();
+    format!("{kind}-{host}-{}", results.date.get(..10).unwrap_or("undated"))
 }
 
 /// The GPU driver's lines of the kernel log; `None` where it may not be read.

@@ -2,7 +2,6 @@
 
 mod bisect;
 mod collect;
-mod file;
 mod interrupt;
 mod text;
 mod twice;
@@ -30,7 +29,7 @@ use nvdiag::doctor::{self, examine};
 use crate::cmd::finding::{Finding, show};
 use crate::cmd::input::open_regular;
 use crate::cmd::machine_files::Files;
-use file::OutputFile;
+use crate::cmd::output_file::OutputFile;
 use interrupt::Interrupts;
 use text::Text;
 
@@ -200,7 +199,7 @@ impl Args {
         let mut report = match &self.output {
             Some(path) => Some(OutputFile::named(path, "-o")?),
             None if self.only.is_some() || self.bisect || self.no_report => None,
-            None => Some(OutputFile::usual("bringup", &results, "tar.gz")?),
+            None => Some(OutputFile::usual(&collect::stem("bringup", &results), "tar.gz")?),
         };
         let profile = self.profile.as_deref().map(bisect::profile_file).transpose()?;
         if let (Some(report), Some(profile)) = (&report, &profile) {

@@ -44,19 +44,14 @@ impl Args {
         }
         let mut variables = vec![("NVGPU_SIM_SUBMISSIONS", OsString::from("1"))];
         variables.extend(self.submission_limit.map(|limit| (Limits::ENTRIES, limit.to_string().into())));
-        match library()? {
-            Some(library) => {
-                let mut list = library.into_os_string();
-                if let Some(before) = std::env::var_os("LD_PRELOAD").filter(|list| !list.is_empty()) {
-                    list.push(":");
-                    list.push(before);
-                }
-                variables.push(("LD_PRELOAD", list));
+        // Without it the software ga10b still reports; whether others were missed is known at the end.
+        if let Some(library) = library()? {
+            let mut list = library.into_os_string();
+            if let Some(before) = std::env::var_os("LD_PRELOAD").filter(|list| !list.is_empty()) {
+                list.push(":");
+                list.push(before);
             }
-            None => eprintln!(
-                "nvdiag: {LIBRARY} is neither beside nvdiag nor in ../lib: only the software ga10b reports submissions\n  \
-                 try: cargo build -p ga10b-capture-preload"
-            ),
+            variables.push(("LD_PRELOAD", list));
         }
         let c = |text: &[u8]| CString::new(text).context("a path holds a zero byte");
         variables.iter().map(|(name, value)| Ok((c(name.as_bytes())?, c(value.as_bytes())?))).collect()
@@ -64,7 +59,8 @@ impl Args {
 
     /// Returns the records of channels, if their rings are read.
     pub fn rings(&self) -> Option<Rings> {
-        self.submissions.then(Rings::default)
+        let is_installed = library().is_ok_and(|library| library.is_some());
+        self.submissions.then(|| Rings { is_installed, processes: BTreeMap::new() })
     }
 }
 
@@ -78,8 +74,12 @@ fn library() -> anyhow::Result<Option<PathBuf>> {
 }
 
 /// Processes that made channels, and whether their rings were read.
-#[derive(Debug, Default)]
-pub struct Rings(BTreeMap<i32, Process>);
+#[derive(Debug)]
+pub struct Rings {
+    /// Whether the library that reads them is beside this program.
+    is_installed: bool,
+    processes: BTreeMap<i32, Process>,
+}
 
 #[derive(Debug, Default)]
 struct Process {
@@ -93,9 +93,9 @@ impl Rings {
     /// Notes an event, while its thread is stopped.
     pub fn event(&mut self, event: &Event) {
         if matches!(event.call, Call::Submission(_)) {
-            self.0.entry(event.pid).or_default().submissions += 1;
+            self.processes.entry(event.pid).or_default().submissions += 1;
         } else if is_channel(event) {
-            let process = self.0.entry(event.pid).or_default();
+            let process = self.processes.entry(event.pid).or_default();
             process.channels += 1;
             let maps = fs::read_to_string(format!("/proc/{}/maps", event.pid));
             process.lacks_library |= maps.is_ok_and(|maps| !maps.contains(LIBRARY));
@@ -104,11 +104,16 @@ impl Rings {
 
     /// Says on stderr which channels were not read, and why.
     pub fn explain(&self) {
-        let silent = self.0.iter().filter(|(_, process)| process.submissions == 0);
+        let silent = self.processes.iter().filter(|(_, process)| process.submissions == 0);
         for (pid, Process { channels, lacks_library, .. }) in silent {
             let channels =
                 if *channels == 1 { "1 channel".to_owned() } else { format!("{channels} channels") };
             match lacks_library {
+                true if !self.is_installed => eprintln!(
+                    "nvdiag: process {pid} made {channels}, whose submissions are not seen: {LIBRARY} is neither beside \
+                     nvdiag nor in ../lib\n  \
+                     try: cargo build -p ga10b-capture-preload"
+                ),
                 true => eprintln!(
                     "nvdiag: process {pid} made {channels}, whose submissions are not seen: {LIBRARY} is not in it\n  \
                      where the command or the program sets LD_PRELOAD, name {LIBRARY} there too\n  \

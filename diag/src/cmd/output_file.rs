@@ -1,19 +1,16 @@
-//! The files that are left. That of the report is there before the first step, and complete up to the last one
-//! at any time.
+//! Files that a command leaves behind: archives and profiles.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
-use nvdiag::bringup::bundle;
-use nvdiag::bringup::report::Bringup;
+use nvdiag::archive;
 
-use super::collect;
 use crate::cmd::input::open_regular;
 use crate::cmd::replaced::{behind, is_same};
 
-/// A file, open.
+/// A file, open, and complete whenever it was written.
 #[derive(Debug)]
 pub struct OutputFile {
     path: PathBuf,
@@ -55,9 +52,7 @@ impl OutputFile {
     }
 
     /// A file of the usual name, with a number if there is one of that name already.
-    pub fn usual(kind: &str, results: &Bringup, extension: &str) -> anyhow::Result<Self> {
-        let day = results.date.get(..10).unwrap_or("undated");
-        let stem = format!("{kind}-{}-{day}", collect::file_name(&results.host));
+    pub fn usual(stem: &str, extension: &str) -> anyhow::Result<Self> {
         for number in 1_u32.. {
             let path = PathBuf::from(match number {
                 1 => format!("{stem}.{extension}"),
@@ -83,9 +78,9 @@ impl OutputFile {
     }
 
     /// Replaces its content by those entries, on the disk: the machine may stop in the next step.
-    pub fn write(&mut self, entries: &[(&str, Vec<u8>)]) -> anyhow::Result<()> {
+    pub fn write(&mut self, entries: &[(impl AsRef<str>, Vec<u8>)]) -> anyhow::Result<()> {
         let mut bytes = Vec::new();
-        bundle::pack(entries, &mut bytes).context("cannot pack the report")?;
+        archive::pack(entries, &mut bytes).context("cannot pack the report")?;
         self.replace(&bytes)
     }
 
