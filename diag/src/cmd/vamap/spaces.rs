@@ -154,7 +154,8 @@ mod tests {
     #[test]
     fn a_channel_that_no_open_address_space_fits_has_one_of_its_own() {
         let (low, high) = (vec![0x1000], vec![0x2000]);
-        let assigned = assigned(vec![space(9, 0x2000)], vec![channel(11, &low), channel(12, &high)]);
-        assert_eq!(assigned, [Some(high), Some(low)]);
+        let channels = || vec![channel(11, &low), channel(12, &high), channel(13, &high)];
+        assert_eq!(assigned(vec![space(9, 0x2000)], channels()), [Some(high.clone()), Some(low.clone())]);
+        assert_eq!(assigned(vec![space(9, 0)], channels()), [Some(low.clone()), Some(high.clone())]);
     }
 }
