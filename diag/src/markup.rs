@@ -29,9 +29,32 @@ impl fmt::Display for Text<'_> {
     }
 }
 
+/// A sentence as HTML: what stands between backticks is code.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Prose<'a>(pub(crate) &'a str);
+
+impl fmt::Display for Prose<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = self.0;
+        while let Some((before, (code, after))) =
+            rest.split_once('`').and_then(|(before, rest)| Some((before, rest.split_once('`')?)))
+        {
+            write!(f, "{}<code>{}</code>", Text(before), Text(code))?;
+            rest = after;
+        }
+        write!(f, "{}", Text(rest))
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Text;
+    use super::{Prose, Text};
+
+    #[test]
+    fn what_stands_between_backticks_is_code() {
+        let code = Prose("run `a <b>` or `c`, not ` alone").to_string();
+        assert_eq!(code, "run <code>a &lt;b&gt;</code> or <code>c</code>, not ` alone");
+    }
 
     #[test]
     fn nothing_of_a_text_is_markup() {

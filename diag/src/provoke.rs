@@ -14,7 +14,8 @@ use crate::fault::report::{FaultReport, Subject};
 use crate::hex::Hex;
 use crate::kernel_log::lines::Kind as LineKind;
 use crate::kernel_log::{Parsed, Reader};
-use crate::process_map::map::{Document, ProcessMap};
+use crate::process_map::document::Document;
+use crate::process_map::map::ProcessMap;
 use crate::report::Report;
 use crate::report::style::{ASIDE, HEADING};
 

@@ -32,7 +32,7 @@ pub trait Report: Serialize {
     where
         Self: Sized,
     {
-        serde_json::to_value(Document { schema: Self::SCHEMA, report: self })
+        serde_json::to_value(document(self))
     }
 
     /// Writes the JSON document, indented, with its fields in the order of the report.
@@ -43,9 +43,14 @@ pub trait Report: Serialize {
     where
         Self: Sized,
     {
-        serde_json::to_writer_pretty(&mut *out, &Document { schema: Self::SCHEMA, report: self })?;
+        serde_json::to_writer_pretty(&mut *out, &document(self))?;
         writeln!(out)
     }
+}
+
+/// A report with its schema.
+pub(crate) const fn document<R: Report>(report: &R) -> impl Serialize {
+    Document { schema: R::SCHEMA, report }
 }
 
 #[derive(Serialize)]

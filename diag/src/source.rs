@@ -60,9 +60,14 @@ impl Files {
 impl Source {
     /// Prints `file:line`, the function that was inlined and the text, as a line.
     pub(crate) fn print(&self, out: &mut dyn Write, indent: &str) -> io::Result<()> {
+        let text = self.text.as_ref().map_or(String::new(), |text| format!("  {text}"));
+        writeln!(out, "{indent}{ASIDE}{}{ASIDE:#}{text}", self.place())
+    }
+
+    /// `file:line`, and the function that was inlined.
+    pub(crate) fn place(&self) -> String {
         let function =
             self.function.as_ref().map_or(String::new(), |name| format!(" ({}, inlined)", shown(name)));
-        let text = self.text.as_ref().map_or(String::new(), |text| format!("  {text}"));
-        writeln!(out, "{indent}{ASIDE}{}:{}{function}{ASIDE:#}{text}", self.file, self.line)
+        format!("{}:{}{function}", self.file, self.line)
     }
 }

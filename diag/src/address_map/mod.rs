@@ -5,9 +5,12 @@ pub mod difference;
 mod documents;
 pub mod picture;
 mod print;
+pub mod spaces;
+mod sums;
 
 use serde::Serialize;
 
+use crate::address_map::sums::{holes, totals};
 use crate::hex::Hex;
 use crate::page_table::format::kind_name;
 use crate::page_table::walk::{Run, Walk};
@@ -39,6 +42,9 @@ const GA10B_WINDOWS: [(&str, u64); 2] = [("local memory", 0xfd_0000_0000), ("sha
 pub struct AddressMap {
     /// Owner, and where the map was read.
     pub source: String,
+    /// Its number among the address spaces of its owner, and how many those are, where they are several.
+    #[serde(skip)]
+    pub number: Option<(usize, usize)>,
     /// The process, where it is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub process: Option<Process>,
@@ -164,6 +170,8 @@ pub struct Remark {
 pub struct Parts {
     /// Owner of the address space.
     pub source: String,
+    /// Its number among those of its owner, and how many those are, where they are several.
+    pub number: Option<(usize, usize)>,
     /// The process, where it is one.
     pub process: Option<Process>,
     /// Ranges that addresses are given out from.
@@ -242,6 +250,7 @@ impl AddressMap {
     pub fn new(parts: Parts) -> Self {
         let Parts {
             source,
+            number,
             process,
             mut regions,
             mut windows,
@@ -263,6 +272,7 @@ impl AddressMap {
             totals: totals(&mappings, &reservations, &holes),
             remarks: Vec::new(),
             source,
+            number,
             process,
             regions,
             windows,
@@ -303,6 +313,12 @@ impl AddressMap {
             mappings: device.memory_map().iter().map(mapping).collect(),
             ..Parts::default()
         })
+    }
+
+    /// The heading of a text or a picture.
+    fn title(&self) -> String {
+        let number = self.number.map_or(String::new(), |(number, of)| format!("{number} of {of} "));
+        format!("Address space {number}of {}", self.source)
     }
 
     fn judge(&self) -> Vec<Remark> {
@@ -362,59 +378,6 @@ impl AddressMap {
             }
         }
         remarks
-    }
-}
-
-/// The ranges of `regions` (or between the first and the last mapping) that hold neither a mapping nor a
-/// window.
-fn holes(regions: &[Range], windows: &[Window], reservations: &[Range], mappings: &[Mapping]) -> Vec<Hole> {
-    let whole = match (mappings.first(), mappings.iter().map(Mapping::end).max()) {
-        (Some(first), Some(end)) => vec![Range::new("", first.va.0, end - first.va.0)],
-        _ => Vec::new(),
-    };
-    let mut taken: Vec<(u64, u64)> = mappings.iter().map(|m| (m.va.0, m.end())).collect();
-    taken.extend(windows.iter().map(|w| (w.base.0, w.end())));
-    taken.sort_unstable();
-    let mut holes = Vec::new();
-    for region in if regions.is_empty() { &whole } else { regions } {
-        let mut at = region.va.0;
-        let ends = [(region.end(), region.end())];
-        for &(start, end) in taken.iter().filter(|(_, end)| *end > region.va.0).chain(&ends) {
-            let until = start.min(region.end());
-            if at < until {
-                let reserved = reservations.iter().any(|r| r.va.0 <= at && until <= r.end());
-                holes.push(Hole { va: Hex(at), size_bytes: until - at, reserved });
-            }
-            at = at.max(end);
-            if at >= region.end() {
-                break;
-            }
-        }
-    }
-    holes
-}
-
-fn totals(mappings: &[Mapping], reservations: &[Range], holes: &[Hole]) -> Totals {
-    let mut by_page = std::collections::BTreeMap::new();
-    for mapping in mappings {
-        let bytes: &mut u64 = by_page.entry(mapping.page_bytes.unwrap_or(0)).or_insert(0);
-        *bytes = bytes.saturating_add(mapping.size_bytes);
-    }
-    // Documents may hold ranges that overlap: sums stop at the largest number.
-    let sum = |bytes: &mut dyn Iterator<Item = u64>| bytes.fold(0, u64::saturating_add);
-    let free_bytes = sum(&mut holes.iter().map(|hole| hole.size_bytes));
-    let largest_hole_bytes = holes.iter().map(|hole| hole.size_bytes).max().unwrap_or(0);
-    let elsewhere = free_bytes - largest_hole_bytes;
-    Totals {
-        mapped_bytes: sum(&mut by_page.values().copied()),
-        by_page_bytes: by_page.into_iter().collect(),
-        reserved_bytes: sum(&mut reservations.iter().map(|range| range.size_bytes)),
-        free_bytes,
-        largest_hole_bytes,
-        fragmentation_percent: match free_bytes {
-            0 => 0.0,
-            _ => (elsewhere as f64 * 1000.0 / free_bytes as f64).round() / 10.0,
-        },
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use crate::address_map::bars::{Cell, bars};
-use crate::address_map::{AddressMap, Severity};
+use crate::address_map::{AddressMap, BufferObject, Severity};
 use crate::hex::Hex;
 use crate::page_table::walk::Directory;
 use crate::report::style::{ASIDE, HEADING, NAME, PROBLEM};
@@ -23,7 +23,7 @@ impl Report for AddressMap {
     }
 
     fn print(&self, out: &mut dyn Write) -> io::Result<()> {
-        writeln!(out, "{HEADING}Address space of {}{HEADING:#}", self.source)?;
+        writeln!(out, "{HEADING}{}{HEADING:#}", self.title())?;
         for window in &self.windows {
             let (base, len) = (window.base, size(window.size_bytes));
             writeln!(out, "  {NAME}window   {NAME:#} {base:<14} {len:>10}  {}", window.name)?;
@@ -49,13 +49,7 @@ impl Report for AddressMap {
         }
         self.print_holes(out)?;
         self.print_totals(out)?;
-        if !self.buffers.is_empty() {
-            writeln!(out, "{HEADING}Buffers of the process{HEADING:#}")?;
-        }
-        for buffer in &self.buffers {
-            let len = buffer.size_bytes.map_or("?".to_owned(), size);
-            writeln!(out, "  fd {:<5} {len:>10}  {}", buffer.fd, buffer.name.as_deref().unwrap_or(""))?;
-        }
+        Self::print_buffers(&self.buffers, out)?;
         if let Some(tables) = &self.tables {
             let (count, bytes) = (counted(tables.tables as u64, "table"), size(tables.table_bytes));
             writeln!(out, "{HEADING}Page tables: {count}, {bytes}{HEADING:#}")?;
@@ -74,6 +68,17 @@ impl Report for AddressMap {
 }
 
 impl AddressMap {
+    pub(super) fn print_buffers(buffers: &[BufferObject], out: &mut dyn Write) -> io::Result<()> {
+        if !buffers.is_empty() {
+            writeln!(out, "{HEADING}Buffers of the process{HEADING:#}")?;
+        }
+        for buffer in buffers {
+            let len = buffer.size_bytes.map_or("?".to_owned(), size);
+            writeln!(out, "  fd {:<5} {len:>10}  {}", buffer.fd, buffer.name.as_deref().unwrap_or(""))?;
+        }
+        Ok(())
+    }
+
     fn print_bars(&self, out: &mut dyn Write) -> io::Result<()> {
         let bars = bars(self);
         if bars.is_empty() {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use nvdiag::address_map::AddressMap;
+use nvdiag::address_map::spaces::AddressMaps;
 use nvdiag::fault::FaultList;
 use nvdiag::process_map::ProcessMap;
 
@@ -34,7 +34,7 @@ impl Pictures {
         }
         let has_map = !map.mappings.is_empty() || !map.windows.is_empty();
         let name = map.pid.map_or("the process".to_owned(), |pid| format!("process {pid}"));
-        let drawn = has_map.then(|| AddressMap::of_documents(name, map));
+        let drawn = has_map.then(|| AddressMaps::of_documents(&name, map));
         if let Some(path) = &self.svg {
             let drawn = drawn.as_ref().context("there is no address map to draw: give one with --map")?;
             put(path, &drawn.svg(&list.marks(map.pid)))?;

@@ -95,21 +95,26 @@ impl DriverMessage {
         }
     }
 
+    /// Returns owner, severity, origin, advice and number of its line: names and values.
+    pub(super) fn facts(&self) -> Vec<(&'static str, String)> {
+        let severity = self.severity.words().to_owned();
+        let owner = self.whose.words().to_owned();
+        let mut rows = vec![("fault of", owner), ("severity", severity), ("from", self.origin())];
+        if !self.is_exact {
+            let how = "the meaning is drawn from the wording of the message and from the part of the driver";
+            rows.push(("note", how.to_owned()));
+        }
+        rows.push(("try", self.advice.clone()));
+        rows.push(("line", format!("{}{}", self.line, self.repeated())));
+        rows
+    }
+
     /// Writes the message as text.
     pub(super) fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{PROBLEM}{}{PROBLEM:#}", self.meaning)?;
-        let mut row = |name: &str, value: &str| writeln!(out, "  {NAME}{name:<14}{NAME:#}{value}");
-        row("fault of", self.whose.words())?;
-        row("severity", self.severity.words())?;
-        row("from", &self.origin())?;
-        if !self.is_exact {
-            row(
-                "note",
-                "the meaning is drawn from the wording of the message and from the part of the driver",
-            )?;
+        for (name, value) in self.facts() {
+            writeln!(out, "  {NAME}{name:<14}{NAME:#}{value}")?;
         }
-        row("try", &self.advice)?;
-        row("line", &format!("{}{}", self.line, self.repeated()))?;
         writeln!(out, "    {}", self.text)
     }
 
@@ -119,7 +124,7 @@ impl DriverMessage {
         writeln!(out, "            {ASIDE}{}{ASIDE:#}", self.meaning)
     }
 
-    fn repeated(&self) -> String {
+    pub(super) fn repeated(&self) -> String {
         match self.count {
             1 => String::new(),
             count => format!(" ({count} times, the last in line {})", self.last_line),

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::cubin::Cubin;
 use crate::hex::Hex;
 use crate::process_map::code::{Code, Function, Module};
+use crate::process_map::document::Space;
 use crate::process_map::host::HostRange;
 use crate::process_map::loose::{Guess, Loose, Question, guess};
 use crate::process_map::program::{Error as ProgramError, Program};
@@ -170,6 +171,8 @@ pub struct ProcessMap {
     pub pid: Option<u32>,
     /// CPU mappings of the process.
     pub host: Vec<HostRange>,
+    /// The address spaces one by one, where a document names them; `mappings` has those of all.
+    pub spaces: Vec<Space>,
     /// Compute capability of the device, where a user named it: logs without one are read with this.
     pub sm: Option<u32>,
     loose: Vec<Loose>,
@@ -201,88 +204,7 @@ pub struct Process {
     pub pid: u32,
 }
 
-/// A map as a JSON document, `nvdiag.map/1`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Document {
-    /// Its schema.
-    pub schema: Option<String>,
-    /// Process of the map.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub process: Option<Process>,
-    /// Windows.
-    #[serde(default)]
-    pub windows: Vec<Window>,
-    /// Mappings.
-    #[serde(default)]
-    pub mappings: Vec<Mapping>,
-    /// Programs.
-    #[serde(default)]
-    pub modules: Vec<Module>,
-    /// Ranges that addresses are given out from.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub regions: Vec<Range>,
-    /// Ranges taken out of the driver's allocator.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub reservations: Vec<Range>,
-    /// CPU mappings of the process.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub host: Vec<HostRange>,
-}
-
-impl From<Document> for ProcessMap {
-    fn from(document: Document) -> Self {
-        let Document { windows, mut mappings, modules, regions, reservations, process, host, .. } = document;
-        mappings.sort_by_key(|m| m.va);
-        let pid = process.map(|p| p.pid);
-        Self { windows, mappings, modules, regions, reservations, host, pid, ..Self::default() }
-    }
-}
-
 impl ProcessMap {
-    /// Reads a map document and adds its contents.
-    ///
-    /// # Errors
-    /// [`Error::Json`], [`Error::Schema`], [`Error::Nothing`], [`Error::Processes`].
-    pub fn add_json(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let file: Document = serde_json::from_slice(bytes)?;
-        if file == Document::default() {
-            return Err(Error::Nothing);
-        }
-        let known = ["nvdiag.map/1", "nvdiag.vamap/1", "nvdiag.info/1"];
-        if let Some(schema) = file.schema.filter(|s| !known.contains(&s.as_str())) {
-            return Err(Error::Schema { schema });
-        }
-        if let Some(Process { pid }) = file.process {
-            if let Some(other) = self.pid.filter(|other| *other != pid) {
-                return Err(Error::Processes { pid, other });
-            }
-            self.pid = Some(pid);
-        }
-        self.windows.extend(file.windows);
-        self.mappings.extend(file.mappings);
-        self.modules.extend(file.modules);
-        self.regions.extend(file.regions);
-        self.reservations.extend(file.reservations);
-        self.host.extend(file.host);
-        self.mappings.sort_by_key(|m| m.va);
-        Ok(())
-    }
-
-    /// The map as a document.
-    #[must_use]
-    pub fn document(&self) -> Document {
-        Document {
-            schema: Some("nvdiag.map/1".to_owned()),
-            process: self.pid.map(|pid| Process { pid }),
-            windows: self.windows.clone(),
-            mappings: self.mappings.clone(),
-            modules: self.modules.clone(),
-            regions: self.regions.clone(),
-            reservations: self.reservations.clone(),
-            host: self.host.clone(),
-        }
-    }
-
     /// Adds a window by its base, unless it is known.
     pub fn add_window(&mut self, name: &str, base: u64) {
         if !self.windows.iter().any(|w| w.base.0 == base) {

@@ -92,6 +92,7 @@ impl ProcessMap {
         if let Some(window) = &window {
             words += &format!("; it is inside the {window} window");
         }
+        words += &self.in_spaces(va, mapping.as_ref());
         Some(Whereabouts {
             address: Hex(va),
             window,
@@ -101,6 +102,26 @@ impl ProcessMap {
             host,
             words,
         })
+    }
+}
+
+impl ProcessMap {
+    /// Where a process has several address spaces: which of them has `mapping` at an address, and what the
+    /// others have there.
+    fn in_spaces(&self, va: u64, mapping: Option<&Mapping>) -> String {
+        let (count, Some(mapping)) = (self.spaces.len(), mapping) else { return String::new() };
+        let (mut held, mut others) = (Vec::new(), String::new());
+        for (space, number) in self.spaces.iter().zip(1..) {
+            match space.mappings.iter().find(|m| *m == mapping || m.contains(va)) {
+                Some(same) if same == mapping => held.push(number.to_string()),
+                Some(other) => others += &format!("; {number} has the {} there", other.what),
+                None => others += &format!("; {number} has nothing there"),
+            }
+        }
+        match (held.is_empty(), others.is_empty()) {
+            (false, false) => format!(" in address space {} of {count}{others}", held.join(", ")),
+            _ => String::new(),
+        }
     }
 }
 

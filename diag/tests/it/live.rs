@@ -17,8 +17,11 @@ use serde_json::Value;
 
 /// Names the device that [`the_other_process`] opens; without it that test does nothing.
 const CHILD: &str = "NVDIAG_TEST_DEVICE";
-/// Bytes of the buffer that the other process has.
+/// Names a second device that it opens.
+const SECOND: &str = "NVDIAG_TEST_SECOND_DEVICE";
+/// Bytes of the buffer that the other process has, and of the one on its second device.
 const LARGE: u64 = 9 << 20;
+const OTHER: u64 = 3 << 20;
 
 /// Process that the tests below inspect: a device whose kernel has faulted, kept until stdin ends.
 #[test]
@@ -26,6 +29,11 @@ fn the_other_process() {
     let Ok(device) = std::env::var(CHILD) else { return };
     let selector: Selector = device.parse().expect("a device");
     let device = Device::open(selector).expect("a device");
+    let second = std::env::var(SECOND).is_ok().then(|| Device::open(selector).expect("a second device"));
+    let of_second = second.as_ref().map(|second| {
+        let buffer = second.alloc(OTHER).expect("memory");
+        (buffer, second.load(IMAGES).expect("a program"), second.queue().expect("a queue"))
+    });
     let buffer = device.alloc(LARGE).expect("memory");
     let program = device.load(IMAGES).expect("a program");
     let kernel = program.kernel(Kind::Misaligned.kernel()).expect("a kernel");
@@ -38,6 +46,7 @@ fn the_other_process() {
     assert!(matches!(end, Err(Error::Fault(_))), "{end:?}");
     println!("\nready {:#x}", buffer.va().raw());
     let _ = std::io::stdin().read(&mut [0]);
+    drop(of_second);
 }
 
 /// A running process.
@@ -135,6 +144,73 @@ fn look_at(other: &Other, has_map: bool) {
         let ours = mappings.iter().find(holds).unwrap_or_else(|| panic!("{:#x} in {map}", other.buffer));
         assert_eq!((&ours["page_bytes"], &ours["kind"]), (&Value::from(4096), &Value::Null), "{ours}");
     }
+}
+
+/// Two devices of a process have an address space each, with the same addresses in both.
+#[test]
+fn each_address_space_of_a_process_is_a_map_of_its_own() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let yes = Path::new("1");
+    let library = library();
+    let shown = [("NVGPU_SIM_VISIBLE", yes), ("LD_PRELOAD", library.as_path())];
+    let variables = [&shown[..], &[(SECOND, yes), ("HCQ_MAP_DIR", folder.path())]].concat();
+    let Some(other) = Other::start("nvgpu", &variables) else { return };
+    let file = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let svg = file("map.svg");
+    let run = nvdiag(&["vamap", "--pid", &other.pid(), "--json", "--svg", &svg]);
+    let Some(map) = document(&run, 0) else { return };
+    assert_eq!(map["schema"], "nvdiag.vamap/2");
+    assert_eq!(map["process"]["pid"].to_string(), other.pid(), "{map}");
+    assert!(map["buffers"].is_array() && map["host"].is_array(), "{map}");
+    let sizes = |map: &Value| {
+        let spaces = map["spaces"].as_array().expect("address spaces").iter();
+        let sizes = |space: &Value| {
+            let mappings = space["mappings"].as_array().expect("mappings");
+            mappings.iter().filter_map(|m| m["size_bytes"].as_u64()).collect::<Vec<_>>()
+        };
+        spaces.map(sizes).collect::<Vec<_>>()
+    };
+    // The driver joins what is mapped side by side.
+    let largest = |sizes: &Vec<u64>| sizes.iter().copied().max().expect("mappings");
+    let mut all: Vec<u64> = sizes(&map).iter().map(largest).collect();
+    all.sort_unstable();
+    assert!(all.len() == 2 && (OTHER..LARGE).contains(&all[0]) && all[1] >= LARGE, "{map}");
+    for space in map["spaces"].as_array().expect("address spaces") {
+        assert_eq!(
+            (space["regions"].as_array().map(Vec::len), space["remarks"].as_array().map(Vec::len)),
+            (Some(1), Some(0))
+        );
+    }
+    let picture = std::fs::read_to_string(&svg).expect("a picture");
+    assert!(
+        picture.contains("Address space 1 of 2") && picture.contains("Address space 2 of 2"),
+        "{picture}"
+    );
+    let text = String::from_utf8(nvdiag(&["vamap", "--pid", &other.pid()]).stdout).expect("UTF-8");
+    assert_eq!((text.matches("Totals").count(), text.contains("overlaps")), (2, false), "{text}");
+    // What was saved is shown, used and refused as what it is; the file of hcq has both devices, too.
+    let saved = file("saved.json");
+    std::fs::write(&saved, map.to_string()).expect("written");
+    let own = file(&format!("{}.json", other.pid()));
+    let written: Value = serde_json::from_slice(&std::fs::read(&own).expect("a map")).expect("JSON");
+    assert_eq!(written["schema"], "nvdiag.map/2");
+    let [first, second] = &sizes(&written)[..] else { panic!("{written}") };
+    let of_test = |sizes: &[u64]| [LARGE, OTHER].map(|size| sizes.contains(&size));
+    assert_eq!((of_test(first), of_test(second)), ([false, true], [true, false]), "oldest first");
+    for path in [&saved, &own] {
+        let shown = nvdiag(&["vamap", path]);
+        let text = String::from_utf8_lossy(&shown.stdout).into_owned();
+        assert_eq!((shown.status.code(), text.matches("Totals").count()), (Some(0), 2), "{text}");
+        let refused = nvdiag(&["vamap", "--diff", path, path]);
+        let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(refused.status.code() == Some(2) && error.contains("2 address spaces"), "{error}");
+        let svg = file("fault.svg");
+        let fault = nvdiag(&["esr", "--warp-esr", "f", "--map", path, "--svg", &svg]);
+        assert_eq!(fault.status.code(), Some(1), "{fault:?}");
+        assert!(std::fs::read_to_string(&svg).expect("a picture").contains("Address space 2 of 2"));
+    }
+    let fault = document(&nvdiag(&["esr", "--json", "--pid", &other.pid()]), 1).expect("copied before");
+    assert_eq!(fault["faults"][0]["code"][0]["function"], Kind::Misaligned.kernel(), "{fault}");
 }
 
 /// The records of a process can be drawn and written as a page.

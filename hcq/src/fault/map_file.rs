@@ -1,15 +1,18 @@
 //! The map file: what this process has in its GPU address space, written for other programs to read.
 //!
 //! If `HCQ_MAP_DIR` names a folder, each process that uses this crate keeps `PID.json` there: windows,
-//! mappings and loaded programs, as of the last program loaded and of the fault that stopped it. `nvdiag esr
-//! --map FILE` names kernels, instructions and buffers by it. The fields are those of `nvdiag.map/1`.
+//! mappings and loaded programs of its open devices, each as of the last program loaded and of the fault that
+//! stopped it. `nvdiag esr --map FILE` names kernels, instructions and buffers by it. Each device has an address
+//! space of its own.
 
 use std::fmt::Write;
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use crate::core::Core;
+use crate::memory::manager::MemoryManager;
 use crate::program::registry::Registry;
+use crate::sync::lock;
 
 /// The folder, if the environment names one.
 fn folder() -> Option<&'static PathBuf> {
@@ -19,24 +22,64 @@ fn folder() -> Option<&'static PathBuf> {
         .as_ref()
 }
 
-/// Writes the file anew, if it is asked for. A failure to write is logged: a map is no reason to fail.
+/// An address space of this process, as the file has it.
+struct Space {
+    owner: Weak<MemoryManager>,
+    /// Windows and mappings: members of an object.
+    members: String,
+    /// Programs: items of a list.
+    modules: String,
+}
+
+/// The address spaces of this process that have something to write, oldest first.
+static SPACES: Mutex<Vec<Space>> = Mutex::new(Vec::new());
+
+/// Writes the file anew, if it is asked for: this address space as it is now, the others of this process as
+/// they were written last. A failure to write is logged: a map is no reason to fail.
 pub(crate) fn write(core: &Core, programs: &Registry) {
     let Some(folder) = folder() else { return };
     let pid = std::process::id();
     let (path, fresh) = (folder.join(format!("{pid}.json")), folder.join(format!(".{pid}.json.new")));
+    let owner = Arc::downgrade(core.memory());
+    let space = Space { members: members(core), modules: modules(programs), owner };
+    let mut spaces = lock(&SPACES);
+    spaces.retain(|other| other.owner.strong_count() > 0);
+    match spaces.iter_mut().find(|other| other.owner.ptr_eq(&space.owner)) {
+        Some(before) => *before = space,
+        None => spaces.push(space),
+    }
     // A reader sees the old file or the new one, never half of one.
-    let written =
-        std::fs::write(&fresh, document(core, programs)).and_then(|()| std::fs::rename(&fresh, &path));
+    let written = std::fs::write(&fresh, document(&spaces)).and_then(|()| std::fs::rename(&fresh, &path));
     if let Err(error) = written {
         tracing::warn!(path = %path.display(), %error, "the map file cannot be written");
     }
 }
 
-fn document(core: &Core, programs: &Registry) -> String {
+/// The file: `nvdiag.map/1` of one address space, `nvdiag.map/2` of several.
+fn document(spaces: &[Space]) -> String {
+    let version = if spaces.len() == 1 { 1 } else { 2 };
+    let mut text = format!("{{\"schema\":\"nvdiag.map/{version}\",");
+    let _ = write!(text, "\"process\":{{\"pid\":{}}},", std::process::id());
+    match spaces {
+        [space] => text.push_str(&space.members),
+        _ => {
+            text.push_str("\"spaces\":[");
+            list(&mut text, spaces, |text, space| text.extend(["{", &space.members, "}"]));
+            text.push(']');
+        }
+    }
+    text.push_str(",\"modules\":[");
+    let of_any = spaces.iter().map(|space| &space.modules).filter(|modules| !modules.is_empty());
+    list(&mut text, of_any, |text, modules| text.push_str(modules));
+    text.push_str("]}\n");
+    text
+}
+
+/// Windows and mappings.
+fn members(core: &Core) -> String {
     let layout = core.backend().layout();
     let hopper = core.info().sm >= 0x900;
-    let mut text = String::from("{\"schema\":\"nvdiag.map/1\",");
-    let _ = write!(text, "\"process\":{{\"pid\":{}}},\"windows\":[", std::process::id());
+    let mut text = String::from("\"windows\":[");
     // Hopper's shared memory of a cluster is seen through a window of 4 GiB.
     let shared = if hopper { 4_u64 << 30 } else { 16 << 20 };
     let windows =
@@ -49,7 +92,12 @@ fn document(core: &Core, programs: &Registry) -> String {
         let (va, size) = (m.va.raw(), m.len);
         let _ = write!(text, "{{\"what\":\"{}\",\"va\":\"{va:#x}\",\"size_bytes\":{size}}}", m.what);
     });
-    text.push_str("],\"modules\":[");
+    text.push(']');
+    text
+}
+
+fn modules(programs: &Registry) -> String {
+    let mut text = String::new();
     list(&mut text, programs.images(), |text, image| {
         let base = image.base().raw();
         let _ = write!(
@@ -68,7 +116,6 @@ fn document(core: &Core, programs: &Registry) -> String {
         }
         text.push_str("\"}");
     });
-    text.push_str("]}\n");
     text
 }
 

@@ -16,20 +16,21 @@ use crate::address_map::picture::legend::{Kind, Marked, Permission, swatches};
 use crate::address_map::picture::rows::{Row, rows};
 use crate::address_map::picture::scale::Scale;
 use crate::address_map::picture::sides::{LABEL_LINE, Label, place, track_x, tracks_width};
+use crate::address_map::spaces::AddressMaps;
 use crate::address_map::{AddressMap, Mapping, Severity};
 use crate::hex::Hex;
 use crate::markup::Text;
 use crate::report::counted;
 use crate::size::size;
 
-/// Width of the picture, in pixels; it scales to its page.
-const WIDTH: f64 = 1000.0;
+/// Width of the picture, in pixels: little more than that of printed paper, so that letters do not shrink there.
+const WIDTH: f64 = 780.0;
 /// Space around.
 const MARGIN: f64 = 16.0;
 /// Position of the axis, and of the left and the right edge of the boxes.
 const AXIS: f64 = 158.0;
 const LEFT: f64 = 170.0;
-const RIGHT: f64 = 620.0;
+const RIGHT: f64 = 470.0;
 /// Upper edge of the first row.
 const TOP: f64 = 76.0;
 /// Size of text.
@@ -49,16 +50,74 @@ pub struct Mark {
     pub text: String,
     /// Whether it is a program counter; else it is the address of a fault.
     pub is_pc: bool,
+    /// Place in the document around the picture that its label links to, as `#fault-1`.
+    pub link: Option<String>,
 }
 
 impl AddressMap {
     /// The map as an SVG document. Readable in print and on dark screens, in a bounded number of rows: of
     /// thousands of mappings the long ones and those near marks are drawn one by one. At most 12 marks are
-    /// drawn.
+    /// drawn. The label of mark N, counted from 0, has the id `mark-N`.
     #[must_use]
     pub fn svg(&self, marks: &[Mark]) -> String {
-        Picture::new(self, marks).draw()
+        let (drawing, height) = Picture::new(self, drawn(marks), true).draw();
+        document(&self.title(), height, DEFINITIONS, &drawing)
     }
+}
+
+impl AddressMaps {
+    /// The maps as one SVG document, one below the other, as [`AddressMap::svg`] draws them. Marks are in each:
+    /// it is not known which of the address spaces they are of. Ids are those of the first.
+    #[must_use]
+    pub fn svg(&self, marks: &[Mark]) -> String {
+        let (mut out, mut height) = (String::new(), 0.0);
+        for (index, map) in self.spaces.iter().enumerate() {
+            let (drawing, bottom) = Picture::new(map, drawn(marks), index == 0).draw();
+            match index {
+                0 => out += &drawing,
+                _ => out += &format!("<g transform=\"translate(0 {height:.0})\">\n{drawing}</g>\n"),
+            }
+            height += bottom;
+        }
+        document(&format!("Address space of {}", self.source), height, DEFINITIONS, &out)
+    }
+
+    /// The maps as pictures of one HTML page, each with its height: the first has the style of all.
+    pub(crate) fn svgs(&self, marks: &[Mark]) -> Vec<(String, f64)> {
+        let pictures = self.spaces.iter().enumerate().map(|(index, map)| {
+            let (drawing, height) = Picture::new(map, drawn(marks), index == 0).draw();
+            let definitions = if index == 0 { DEFINITIONS } else { "" };
+            (document(&map.title(), height, definitions, &drawing), height)
+        });
+        pictures.collect()
+    }
+}
+
+/// The marks that are drawn: the first of them.
+pub(crate) fn drawn<T>(marks: &[T]) -> &[T] {
+    &marks[..marks.len().min(MAX_MARKS)]
+}
+
+/// The style of pictures, and the patterns in it.
+const DEFINITIONS: &str = concat!(
+    "<style>\n",
+    include_str!("style.css"),
+    "</style>\n<defs>\n\
+     <pattern id=\"vm-stripes\" width=\"8\" height=\"8\" patternUnits=\"userSpaceOnUse\">\
+     <path class=\"vm-ink\" d=\"M-2 2l4-4M0 8l8-8M6 10l4-4\"/></pattern>\n\
+     <pattern id=\"vm-cross\" width=\"8\" height=\"8\" patternUnits=\"userSpaceOnUse\">\
+     <path class=\"vm-ink\" d=\"M0 0l8 8M0 8l8-8\"/></pattern>\n</defs>\n"
+);
+
+/// The document around a drawing of some height.
+fn document(title: &str, height: f64, definitions: &str, drawing: &str) -> String {
+    let title = Text(&tooltip(title)).to_string();
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"vm\" width=\"{WIDTH}\" height=\"{height:.0}\" \
+         viewBox=\"0 0 {WIDTH} {height:.0}\" font-family=\"monospace\" role=\"img\">\n\
+         <title>{title}</title>\n{definitions}\
+         <rect class=\"vm-page\" width=\"{WIDTH}\" height=\"{height:.0}\"/>\n{drawing}</svg>\n"
+    )
 }
 
 /// Columns of small text in some pixels.
@@ -70,19 +129,22 @@ fn room(pixels: f64, font: f64) -> usize {
 struct Picture<'a> {
     map: &'a AddressMap,
     marks: &'a [Mark],
+    /// Whether it is the first of its document: the labels of its marks are places to link to.
+    is_first: bool,
     rows: &'a [Row],
     out: String,
 }
 
 impl<'a> Picture<'a> {
-    fn new(map: &'a AddressMap, marks: &'a [Mark]) -> Self {
-        Self { map, marks: &marks[..marks.len().min(MAX_MARKS)], rows: &[], out: String::new() }
+    fn new(map: &'a AddressMap, marks: &'a [Mark], is_first: bool) -> Self {
+        Self { map, marks, is_first, rows: &[], out: String::new() }
     }
 
-    fn draw(self) -> String {
+    /// The drawing, and its height.
+    fn draw(self) -> (String, f64) {
         let addresses: Vec<u64> = self.marks.iter().map(|mark| mark.address).collect();
         let rows = rows(self.map, &addresses);
-        let mut picture = Picture { map: self.map, marks: self.marks, rows: &rows, out: String::new() };
+        let mut picture = Picture { rows: &rows, ..self };
         let scale = Scale::new(&rows, TOP);
         let mut labels = picture.labels(&scale);
         let labels_end = place(&mut labels, TOP - 12.0);
@@ -97,25 +159,7 @@ impl<'a> Picture<'a> {
             picture.label(label);
         }
         let height = picture.legend(&placed, scale.bottom().max(labels_end) + 18.0);
-        picture.wrapped(height)
-    }
-
-    /// The document around the drawing.
-    fn wrapped(self, height: f64) -> String {
-        let source = Text(&tooltip(&self.map.source)).to_string();
-        let style = include_str!("style.css");
-        let line = "<path class=\"vm-ink\"";
-        format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"vm\" width=\"{WIDTH}\" height=\"{height:.0}\" \
-             viewBox=\"0 0 {WIDTH} {height:.0}\" font-family=\"monospace\" role=\"img\">\n\
-             <title>Address space of {source}</title>\n<style>\n{style}</style>\n<defs>\n\
-             <pattern id=\"vm-stripes\" width=\"8\" height=\"8\" patternUnits=\"userSpaceOnUse\">\
-             {line} d=\"M-2 2l4-4M0 8l8-8M6 10l4-4\"/></pattern>\n\
-             <pattern id=\"vm-cross\" width=\"8\" height=\"8\" patternUnits=\"userSpaceOnUse\">\
-             {line} d=\"M0 0l8 8M0 8l8-8\"/></pattern>\n\
-             </defs>\n<rect class=\"vm-page\" width=\"{WIDTH}\" height=\"{height:.0}\"/>\n{}</svg>\n",
-            self.out
-        )
+        (picture.out, height)
     }
 
     /// A text that begins (or, at `end`, ends) at `x`, cut to the width given in pixels.
@@ -139,8 +183,7 @@ impl<'a> Picture<'a> {
 
     fn title(&mut self) {
         let map = self.map;
-        let title = format!("Address space of {}", map.source);
-        self.text("vm-text", 16.0, (MARGIN, 28.0), WIDTH - 2.0 * MARGIN, &title);
+        self.text("vm-text", 16.0, (MARGIN, 28.0), WIDTH - 2.0 * MARGIN, &map.title());
         let totals = &map.totals;
         let mut words = match map.mappings.len() {
             0 => "nothing is mapped".to_owned(),
@@ -178,7 +221,7 @@ impl<'a> Picture<'a> {
                 let text = format!("{} {what}", size(row.len()));
                 let y = (top + bottom) / 2.0 + 4.0;
                 let style = if row.window { "vm-window-text" } else { "vm-aside" };
-                self.text(style, SMALL, (LEFT + 150.0, y), RIGHT - LEFT - 150.0, &text);
+                self.text(style, SMALL, (LEFT + 100.0, y), RIGHT - LEFT - 100.0, &text);
             }
         }
     }
@@ -300,7 +343,7 @@ impl<'a> Picture<'a> {
             let _ = writeln!(self.out, "<path class=\"vm-line\" d=\"M{} {y:.1}H{LEFT}\"/>", AXIS - 4.0);
             let mark = self.marks.iter().find(|mark| mark.address == address);
             let class = mark.map_or("vm-text", |mark| if mark.is_pc { "vm-pc-text" } else { "vm-mark-text" });
-            self.text_before(class, (AXIS - 8.0, y + 4.0), &Hex(address).to_string());
+            self.text_before(class, (AXIS - 12.0, y + 4.0), &Hex(address).to_string());
         }
     }
 
@@ -315,7 +358,7 @@ impl<'a> Picture<'a> {
             let lines =
                 vec![fit(&format!("{} {what}", tooltip(name)), columns), format!("{len} at {}", Hex(start))];
             let (from, to) = (scale.y(start), scale.y(end));
-            labels.push(Label { class, lines, tooltip: text, from, to, track: Some(0), y: 0.0 });
+            labels.push(Label { class, lines, tooltip: text, from, to, track: Some(0), mark: None, y: 0.0 });
         };
         for window in map.windows.iter().take(MAX_BRACKETS) {
             bracket("vm-window", "window", &window.name, window.base.0, window.end());
@@ -326,14 +369,15 @@ impl<'a> Picture<'a> {
         for range in map.regions.iter().take(MAX_BRACKETS) {
             bracket("vm-region", "region", &range.name, range.va.0, range.end());
         }
-        for mark in self.marks {
+        for (index, mark) in self.marks.iter().enumerate() {
             let at = Hex(mark.address);
             let mut lines = vec![if mark.is_pc { format!("pc {at}") } else { format!("fault at {at}") }];
-            lines.extend(wrap(&mark.text, columns, 3));
+            lines.extend(wrap(&mark.text, columns, 4));
             let y = scale.y(mark.address);
             let class = if mark.is_pc { "vm-pc" } else { "vm-mark" };
             let tooltip = format!("{}: {}", lines[0], mark.text);
-            labels.push(Label { class, lines, tooltip, from: y, to: y, track: None, y: 0.0 });
+            let mark = Some(index);
+            labels.push(Label { class, lines, tooltip, from: y, to: y, track: None, mark, y: 0.0 });
         }
         labels
     }
@@ -359,11 +403,12 @@ impl<'a> Picture<'a> {
                     x - 4.0
                 );
             }
+            // Beside the boxes: a line across them would cross out their text.
             None => {
                 let _ = writeln!(
                     self.out,
-                    "<path class=\"{class}-line\" d=\"M{AXIS} {from:.1}H{:.1}L{:.1} {middle:.1}H{:.1}\"><title>{tip}</title></path>\n\
-                     <path class=\"{class}-fill\" d=\"M{} {from:.1}l-9-5v10z\"/>",
+                    "<path class=\"{class}-line\" d=\"M{AXIS} {from:.1}H{LEFT}M{RIGHT} {from:.1}H{:.1}L{:.1} {middle:.1}H{:.1}\">\
+                     <title>{tip}</title></path>\n<path class=\"{class}-fill\" d=\"M{} {from:.1}l-9-5v10z\"/>",
                     RIGHT + 6.0,
                     x - 10.0,
                     x - 4.0,
@@ -371,17 +416,31 @@ impl<'a> Picture<'a> {
                 );
             }
         }
+        let mark = label.mark.filter(|_| self.is_first);
+        let link = label.mark.and_then(|index| self.marks[index].link.as_ref());
+        let id = mark.map_or(String::new(), |index| format!(" id=\"mark-{index}\""));
+        let (start, end) = match link {
+            Some(link) => (format!("<a{id} href=\"{}\">", Text(link)), "</a>"),
+            None => (format!("<g{id}>"), "</g>"),
+        };
+        let is_grouped = label.mark.is_some();
+        if is_grouped {
+            self.out += &start;
+        }
         for (index, line) in label.lines.iter().enumerate() {
             let text_class = if index == 0 { format!("{class}-text") } else { "vm-text".to_owned() };
             let at = (x, y + LABEL_LINE * (index as f64 + 1.0) - 3.0);
             self.text(&text_class, SMALL, at, WIDTH - MARGIN - x, line);
+        }
+        if is_grouped {
+            let _ = writeln!(self.out, "{end}");
         }
     }
 
     /// Draws the legend of colours, patterns and lines from `top` on; returns where the picture ends.
     fn legend(&mut self, placed: &[Placed], top: f64) -> f64 {
         /// Width of an entry.
-        const ENTRY: f64 = 320.0;
+        const ENTRY: f64 = 360.0;
         let marked = Marked {
             faults: self.marks.iter().any(|mark| !mark.is_pc),
             program_counters: self.marks.iter().any(|mark| mark.is_pc),
@@ -389,8 +448,8 @@ impl<'a> Picture<'a> {
         let swatches = swatches(self.map, self.rows, placed, marked);
         let mut y = top;
         for (index, swatch) in swatches.iter().enumerate() {
-            let x = MARGIN + ENTRY * (index % 3) as f64;
-            y = top + 22.0 * (index / 3) as f64;
+            let x = MARGIN + ENTRY * (index % 2) as f64;
+            y = top + 22.0 * (index / 2) as f64;
             self.rectangle(swatch.class, swatch.pattern, (x, x + 26.0, y, y + 16.0), swatch.text);
             self.text("vm-text", SMALL, (x + 34.0, y + 12.0), ENTRY - 40.0, swatch.text);
         }
@@ -403,9 +462,11 @@ impl<'a> Picture<'a> {
                 counted(left_out as u64, "more window, reservation or region")
             ));
         }
-        for note in notes {
-            y += 24.0;
-            self.text("vm-aside", SMALL, (MARGIN, y + 12.0), WIDTH - 2.0 * MARGIN, &note);
+        y += 8.0;
+        let columns = room(WIDTH - 2.0 * MARGIN, SMALL);
+        for line in notes.iter().flat_map(|note| wrap(note, columns, 2)) {
+            y += LABEL_LINE;
+            self.text("vm-aside", SMALL, (MARGIN, y + 14.0), WIDTH - 2.0 * MARGIN, &line);
         }
         y + 28.0
     }

@@ -24,6 +24,8 @@ pub(super) struct Label {
     pub(super) to: f64,
     /// The track of its bracket; none for a mark.
     pub(super) track: Option<usize>,
+    /// The mark that it is of, by its index.
+    pub(super) mark: Option<usize>,
     /// Upper edge of the text.
     pub(super) y: f64,
 }
@@ -71,7 +73,7 @@ mod tests {
 
     fn label(from: f64, to: f64) -> Label {
         let lines = vec!["one".to_owned(), "two".to_owned()];
-        Label { class: "", lines, tooltip: String::new(), from, to, track: Some(0), y: 0.0 }
+        Label { class: "", lines, tooltip: String::new(), from, to, track: Some(0), mark: None, y: 0.0 }
     }
 
     #[test]

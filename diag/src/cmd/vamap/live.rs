@@ -33,14 +33,14 @@ pub enum Kind {
     Channel,
 }
 
-/// Returns the kind of a descriptor, by the name of its inode: `nvhost-ga10b-fd9` is an address space (the
-/// chip), `nvhost-17000000.gpu-fd12` a channel (the device).
-pub fn kind(name: &str) -> Option<Kind> {
+/// Returns the kind of a descriptor, by the name of its inode, and the number that the name ends with, that of
+/// its first descriptor: `nvhost-ga10b-fd9` is an address space (the chip), `nvhost-17000000.gpu-fd12` a
+/// channel (the device).
+pub fn kind(name: &str) -> Option<(Kind, u32)> {
     let name = name.strip_prefix("anon_inode:").unwrap_or(name);
     let name = name.strip_prefix('[').and_then(|n| n.strip_suffix(']')).unwrap_or(name);
     let (whose, number) = name.strip_prefix("nvhost-")?.rsplit_once("-fd")?;
-    number.parse::<u32>().ok()?;
-    Some(if whose.contains('.') { Kind::Channel } else { Kind::AddressSpace })
+    Some((if whose.contains('.') { Kind::Channel } else { Kind::AddressSpace }, number.parse().ok()?))
 }
 
 /// The ranges that an address space gives addresses out from.
@@ -153,9 +153,9 @@ mod tests {
 
     #[test]
     fn descriptors_are_told_apart_by_name() {
-        assert_eq!(kind("anon_inode:nvhost-ga10b-fd9"), Some(Kind::AddressSpace));
-        assert_eq!(kind("anon_inode:nvhost-17000000.gpu-fd12"), Some(Kind::Channel));
-        assert_eq!(kind("anon_inode:[nvhost-17000000.gpu-fd12]"), Some(Kind::Channel));
+        assert_eq!(kind("anon_inode:nvhost-ga10b-fd9"), Some((Kind::AddressSpace, 9)));
+        assert_eq!(kind("anon_inode:nvhost-17000000.gpu-fd12"), Some((Kind::Channel, 12)));
+        assert_eq!(kind("anon_inode:[nvhost-17000000.gpu-fd12]"), Some((Kind::Channel, 12)));
         assert_eq!(kind("anon_inode:nvgpu-ga10b-tsg3"), None);
         assert_eq!(kind("/dev/nvmap"), None);
     }
@@ -172,8 +172,8 @@ mod tests {
             // SAFETY: the device keeps its descriptors open.
             let fd = unsafe { BorrowedFd::borrow_raw(*fd) };
             match sim.descriptor_name(fd).as_deref().and_then(kind) {
-                Some(Kind::AddressSpace) => spaces.extend(regions(&*sim, fd, "user").expect("regions")),
-                Some(Kind::Channel) => {
+                Some((Kind::AddressSpace, _)) => spaces.extend(regions(&*sim, fd, "user").expect("regions")),
+                Some((Kind::Channel, _)) => {
                     mapped.extend(mappings(&*sim, fd).expect("mappings").expect("a context"))
                 }
                 None => {}

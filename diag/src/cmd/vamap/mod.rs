@@ -1,11 +1,10 @@
 //! `nvdiag vamap`: shows the contents of a GPU address space.
 
 mod live;
+mod spaces;
 
-use std::collections::HashSet;
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -13,11 +12,11 @@ use anyhow::{Context, bail};
 use clap::ArgGroup;
 use hcq::{Device, Selector};
 use nvdiag::address_map::difference::MapDifference;
+use nvdiag::address_map::spaces::AddressMaps;
 use nvdiag::address_map::{AddressMap, BufferObject, Mapping, Parts, Range, Window, ga10b_windows};
 use nvdiag::page_table::walk;
 use nvdiag::physical_dump::{PhysicalDump, Source};
 use nvdiag::process_map::{self, ProcessMap};
-use nvgpu_sys::Sys;
 
 use crate::cmd::finding::Finding;
 use crate::cmd::finding::show;
@@ -82,16 +81,16 @@ pub(super) fn window(text: &str) -> Result<Window, String> {
 }
 
 impl Args {
-    /// Reads the address space and prints it.
+    /// Reads the address spaces and prints them.
     pub fn run(&self, json: bool, out: &mut dyn Write) -> anyhow::Result<Finding> {
         if let [first, second] = &self.diff[..] {
             let names = [first, second].map(|path| path.display().to_string());
-            return show(&MapDifference::of(names, &saved(first)?, &saved(second)?), json, out);
+            return show(&MapDifference::of(names, &saved_one(first)?, &saved_one(second)?), json, out);
         }
         let windows = if self.window.is_empty() { ga10b_windows() } else { self.window.clone() };
-        let map = match (self.pid, &self.dump, self.map.as_ref().or(self.file.as_ref()), self.device) {
+        let maps = match (self.pid, &self.dump, self.map.as_ref().or(self.file.as_ref()), self.device) {
             (Some(pid), ..) => of_process(pid, windows)?,
-            (_, Some(dump), ..) => self.of_dump(dump, windows)?,
+            (_, Some(dump), ..) => self.of_dump(dump, windows)?.into(),
             (_, _, Some(path), _) => saved(path)?,
             (.., device) => {
                 let selector = device.unwrap_or(Selector::Auto);
@@ -99,13 +98,13 @@ impl Args {
                     Device::open(selector).with_context(|| format!("cannot open device {selector}"))?;
                 // A queue, so that the map shows what every user of a device has in it.
                 let _queue = device.queue().context("cannot open a queue")?;
-                AddressMap::of_device(&device)
+                AddressMap::of_device(&device).into()
             }
         };
         if let Some(path) = &self.svg {
-            put(path, &map.svg(&[]))?;
+            put(path, &maps.svg(&[]))?;
         }
-        show(&map, json, out)
+        show(&maps, json, out)
     }
 
     fn of_dump(&self, path: &Path, windows: Vec<Window>) -> anyhow::Result<AddressMap> {
@@ -136,11 +135,22 @@ impl Args {
 }
 
 /// A map that was saved as a document.
-fn saved(path: &Path) -> anyhow::Result<AddressMap> {
+fn saved(path: &Path) -> anyhow::Result<AddressMaps> {
     let mut documents = ProcessMap::default();
     let bytes = read_input(path)?;
     documents.add_json(&bytes).with_context(|| format!("cannot use {} as a map", path.display()))?;
-    Ok(AddressMap::of_documents(path.display().to_string(), &documents))
+    Ok(AddressMaps::of_documents(&path.display().to_string(), &documents))
+}
+
+/// A map of one address space, to compare it.
+fn saved_one(path: &Path) -> anyhow::Result<AddressMap> {
+    let mut maps = saved(path)?.spaces;
+    match (maps.pop(), maps.len()) {
+        (Some(map), 0) => Ok(map),
+        (_, more) => {
+            bail!("{} holds {} address spaces: --diff compares those of one", path.display(), more + 1)
+        }
+    }
 }
 
 /// A dump that is read piece by piece: it may be larger than memory.
@@ -171,7 +181,7 @@ impl Source for DumpFile {
     }
 }
 
-fn of_process(pid: u32, windows: Vec<Window>) -> anyhow::Result<AddressMap> {
+fn of_process(pid: u32, windows: Vec<Window>) -> anyhow::Result<AddressMaps> {
     let (process, descriptors) = look_at(pid)?;
     read_process(&process, &descriptors, windows)
 }
@@ -181,62 +191,35 @@ pub(super) fn read_process(
     process: &Process,
     descriptors: &[Descriptor],
     windows: Vec<Window>,
-) -> anyhow::Result<AddressMap> {
-    let owner = Some(process_map::Process { pid: process.pid() });
-    let mut parts = Parts { source: process.title(), process: owner, windows, ..Parts::default() };
-    parts.host = process.host_ranges();
-    let mut found = 0;
-    let mut spaces = HashSet::new();
-    for descriptor in descriptors {
-        let fd = descriptor.number;
-        if let Some(buffer) = buffer(process, descriptor) {
-            parts.buffers.push(buffer);
-        }
-        let Some(kind) = live::kind(&descriptor.name) else { continue };
-        found += 1;
-        // Copies of a descriptor have its name.
-        if kind == live::Kind::AddressSpace && !spaces.insert(&descriptor.name) {
-            continue;
-        }
-        let Some(copy) = process.copy(descriptor)? else { continue };
-        read(&mut parts, process.driver(), kind, &copy, fd)?;
-        // Given back at once: the copy would keep a channel of the process alive.
-        process.driver().close(copy).with_context(|| format!("cannot close the copy of descriptor {fd}"))?;
-    }
-    if found == 0 {
+) -> anyhow::Result<AddressMaps> {
+    let spaces = spaces::read(process, descriptors)?;
+    if spaces.is_empty() {
         return Err(nothing_to_ask(process, "address space"));
     }
-    parts.mappings.sort_by_key(|m| (m.va, m.size_bytes));
-    parts.mappings.dedup();
-    name_by_size(&mut parts.mappings, &parts.buffers);
-    size_pages(&mut parts.mappings, &parts.regions);
-    Ok(AddressMap::new(parts))
-}
-
-fn read(
-    parts: &mut Parts,
-    driver: &dyn Sys,
-    kind: live::Kind,
-    copy: &OwnedFd,
-    fd: i32,
-) -> anyhow::Result<()> {
-    match kind {
-        live::Kind::AddressSpace => {
-            let regions = live::regions(driver, copy.as_fd(), &format!("user, descriptor {fd}"));
-            parts
-                .regions
-                .extend(regions.with_context(|| format!("cannot ask address space {fd} for its regions"))?);
+    let shared = Parts {
+        source: process.title(),
+        process: Some(process_map::Process { pid: process.pid() }),
+        buffers: descriptors.iter().filter_map(|descriptor| buffer(process, descriptor)).collect(),
+        host: process.host_ranges(),
+        ..Parts::default()
+    };
+    let is_one = spaces.len() == 1;
+    let parts = spaces.into_iter().map(|space| {
+        let mut untold: Vec<&str> = match space.mappings {
+            Some(_) => UNTOLD.to_vec(),
+            None => vec!["mappings (no channel with a context is of this address space)"],
+        };
+        if !is_one {
+            untold.push("which channel is of which address space (taken: by what they map, and by age)");
         }
-        live::Kind::Channel => match live::mappings(driver, copy.as_fd()) {
-            Ok(Some(mappings)) => {
-                parts.untold = UNTOLD.iter().map(|what| (*what).to_owned()).collect();
-                parts.mappings.extend(mappings);
-            }
-            Ok(None) => eprintln!("nvdiag: channel {fd} has no context yet: its mappings are not requested"),
-            Err(error) => eprintln!("nvdiag: channel {fd} does not report its mappings: {error:#}"),
-        },
-    }
-    Ok(())
+        let untold = untold.into_iter().map(str::to_owned).collect();
+        let (regions, mut mappings) = (space.regions, space.mappings.unwrap_or_default());
+        name_by_size(&mut mappings, &shared.buffers);
+        size_pages(&mut mappings, &regions);
+        Parts { windows: windows.clone(), regions, mappings, untold, ..Parts::default() }
+    });
+    let parts = parts.collect();
+    Ok(AddressMaps::new(shared, parts))
 }
 
 /// Properties of a mapping that the driver knows and does not report: its answer has an address and a length.
