@@ -56,6 +56,7 @@ enum Command {
     List(cmd::list::Args),
     Show(cmd::show::Args),
     Disasm(cmd::disasm::Args),
+    Core(cmd::core::Args),
     Completions(cmd::completions::Args),
     Man(cmd::man::Args),
 }
@@ -75,6 +76,7 @@ fn run(cli: &Cli, out: &mut dyn Write) -> anyhow::Result<Finding> {
         Command::Provoke(args) => args.run(cli.json, out),
         Command::Qmd(args) => args.run(cli.json, out),
         Command::Disasm(args) => args.run(cli.json, out),
+        Command::Core(args) => args.run(cli.json, cli.verbose > 0, out),
         Command::Completions(args) => args.run(Cli::command(), cli.json, out),
         Command::Man(args) => args.run(Cli::command(), cli.json, out),
     }

@@ -11,6 +11,7 @@ mod doctor_files;
 mod driver_messages;
 mod esr;
 mod golden;
+mod gpu_core;
 mod installed;
 mod kernel_log;
 mod known_lines;

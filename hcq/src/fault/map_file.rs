@@ -14,9 +14,7 @@ use crate::program::registry::Registry;
 /// The folder, if the environment names one.
 fn folder() -> Option<&'static PathBuf> {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
-    FOLDER
-        .get_or_init(|| std::env::var_os("HCQ_MAP_DIR").filter(|v| !v.is_empty()).map(PathBuf::from))
-        .as_ref()
+    FOLDER.get_or_init(|| super::folder("HCQ_MAP_DIR")).as_ref()
 }
 
 /// Writes the file anew, if it is asked for. A failure to write is logged: a map is no reason to fail.
