@@ -69,11 +69,11 @@ impl Gpu {
         for (sm, warp) in others.iter().take(SUMMARISED) {
             writeln!(
                 out,
-                "  SM {} warp {}, block {}: {} lanes at {}",
+                "  SM {} warp {}, block {}: {} at {}",
                 sm.sm,
                 warp.warp,
                 index(warp.block),
-                warp.valid.0.count_ones(),
+                counted(warp.valid.0.count_ones().into(), "lane"),
                 warp.at.as_ref().map_or("an unknown pc".to_owned(), Place::name),
             )?;
         }
@@ -115,11 +115,11 @@ impl Stopped {
         let in_full: Vec<_> =
             self.warps.iter().filter(|warp| !warp.lanes.is_empty() || warp.failed).collect();
         if let Some(exception) = &self.exception {
-            writeln!(
-                out,
-                "{PROBLEM}SM {}: {}{PROBLEM:#} (CUDA_EXCEPTION_{})",
-                self.sm, exception.name, exception.code
-            )?;
+            let number = match exception.code {
+                u32::MAX => String::new(),
+                code => format!(" (CUDA_EXCEPTION_{code})"),
+            };
+            writeln!(out, "{PROBLEM}SM {}: {}{PROBLEM:#}{number}", self.sm, exception.name)?;
             // A warp that failed says so itself.
             if let Some(at) = self.at.as_ref().filter(|_| !in_full.iter().any(|warp| warp.failed)) {
                 at.print(out)?;

@@ -16,6 +16,7 @@ use nv_hw::fault::{hww_esr, warp_esr};
 
 use crate::backend::{RawFault, Stopped};
 use crate::core::Core;
+use crate::cubin::error::CubinError;
 use crate::error::report::SmRecord;
 use crate::program::image::Image;
 use crate::program::registry::Registry;
@@ -131,11 +132,12 @@ fn device(core: &Core, programs: &Registry, raw: &RawFault) -> Device {
 
 /// A loaded program, with the address of its image as its handle.
 fn module(image: &Image) -> Module {
-    let (original, relocated) = image.files().unzip();
-    let relocated = relocated.and_then(|file| {
-        file.inspect_err(|error| tracing::warn!(%error, "a program is left out of the GPU core dump")).ok()
-    });
-    Module { handle: image.base().raw(), relocated, original: original.map(<[u8]>::to_vec) }
+    let skip = |error: &CubinError| tracing::warn!(%error, "a program is left out of the GPU core dump");
+    Module {
+        handle: image.base().raw(),
+        relocated: image.relocated_file().and_then(|file| file.inspect_err(skip).ok()),
+        original: image.file().map(<[u8]>::to_vec),
+    }
 }
 
 fn grid(grid: &Grid, programs: &Registry) -> Grid {

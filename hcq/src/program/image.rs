@@ -71,10 +71,14 @@ impl Image {
         &self.content
     }
 
-    /// The file it was read from, and the same with the addresses of what is loaded; `None` where it was not kept.
-    pub fn files(&self) -> Option<(&[u8], Result<Vec<u8>, CubinError>)> {
-        let file = self.file.as_deref()?;
-        Some((file, relocated(file, &self.cubin, self.base().raw())))
+    /// The file it was read from; `None` where it was not kept.
+    pub fn file(&self) -> Option<&[u8]> {
+        self.file.as_deref()
+    }
+
+    /// That file with the addresses of what is loaded.
+    pub fn relocated_file(&self) -> Option<Result<Vec<u8>, CubinError>> {
+        self.file().map(|file| relocated(file, &self.cubin, self.base().raw()))
     }
 
     /// The requirements of its kernels, in the order of the symbol table.

@@ -83,3 +83,67 @@ fn local(warp: &Warp, launch: &Launch) -> Vec<Vec<u8>> {
 fn bytes(rows: &[Lanes], len: usize) -> Vec<u8> {
     rows.iter().flat_map(|row| row.0).flat_map(u32::to_le_bytes).take(len).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use sass::Arch;
+
+    use super::*;
+    use crate::gpu::sm::launch::Windows;
+    use crate::gpu::sm::slots::FileLayout;
+    use crate::gpu::sm::warp::{Path, Wait, Waiting};
+
+    fn launch() -> Launch {
+        Launch {
+            arch: Arch::Sm87,
+            program: 0x1000,
+            grid: [1; 3],
+            block: [32, 1, 1],
+            registers: 2,
+            shared_bytes: 0,
+            local_bytes: 20,
+            barriers: 1,
+            banks: [None; 8],
+            windows: Windows { shared_base: 0xfe00_0000, local_base: 0xff00_0000 },
+            grid_id: 0,
+            sm_count: 1,
+            max_warps_per_sm: 48,
+            shared_bytes_per_sm: 0x1_0000,
+        }
+    }
+
+    #[test]
+    fn lanes_stand_where_their_paths_and_waits_are() {
+        let mut map = CodeMap::default();
+        (0..4).for_each(|op| map.push(0x1000 + 16 * op, 0));
+        let mut warp = Warp::default();
+        warp.start(3, 32, FileLayout { registers: 4, uniforms: 2 }, Lanes::ZERO);
+        for (slot, row) in (1..).zip(&mut warp.file) {
+            *row = Lanes::splat(slot);
+        }
+        warp.exit(1 << 31);
+        warp.paths = vec![Path { pc: 2, mask: 0b10 }];
+        warp.waiting = vec![Waiting { pc: 1, mask: 0b100, on: Wait::Block(0) }];
+        warp.local =
+            (0..32 * 32 / 128).map(|row| Lanes(std::array::from_fn(|i| row * 32 + i as u32))).collect();
+        let state = state(&warp, &launch(), &map, Some((0x1030, u32::MAX)));
+        assert_eq!((state.index, state.valid, state.active), (3, u32::MAX >> 1, u32::MAX >> 1 & !0b110));
+        assert_eq!(state.pc[..4], [0x1030, 0x1020, 0x1000, 0x1030]);
+        assert_eq!(state.pc[31], 0, "it has exited");
+        assert_eq!(state.registers, [[1; 32], [2; 32]], "those of the launch");
+        // Four general registers and four write-only slots stand before UR0.
+        assert_eq!((state.uniform_registers.len(), state.uniform_registers[0]), (63, 9));
+        assert_eq!((state.local.len(), state.local[1].len()), (32, 32));
+        assert_eq!(state.local[1][..8], [8, 0, 0, 0, 9, 0, 0, 0]);
+        let waits = state_of_a_warp_that_waits(&map);
+        assert_eq!((waits.active, waits.local.len()), (0b100, 0));
+    }
+
+    fn state_of_a_warp_that_waits(map: &CodeMap) -> WarpState {
+        let mut warp = Warp::default();
+        warp.start(0, 3, FileLayout { registers: 4, uniforms: 0 }, Lanes::ZERO);
+        warp.paths.clear();
+        warp.waiting = vec![Waiting { pc: 1, mask: 0b100, on: Wait::Block(0) }];
+        state(&warp, &launch(), map, None)
+    }
+}
