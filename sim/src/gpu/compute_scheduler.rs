@@ -280,7 +280,7 @@ impl ComputeScheduler {
         }
         if self.cyclic && self.chain > LONGEST_CYCLE && !std::mem::replace(&mut self.reported, true) {
             let text = format!("hung: a chain of launches leads back into its descriptor at {va:#x}");
-            report_hang(context, text, None);
+            report_hang(context, text);
         }
     }
 
@@ -361,7 +361,8 @@ impl ComputeScheduler {
             }
             Err(fault) if fault.code == sm::esr::NONE && !context.channel.is_stopped() => {
                 if !std::mem::replace(&mut self.reported, true) {
-                    report_hang(context, fault.to_string(), Some(&fault));
+                    let number = report_hang(context, fault.to_string());
+                    context.units.stops.add(context.channel.number(), number, &fault);
                 }
                 self.stuck = !active.running.can_go_on();
                 self.running.push(active);
@@ -469,13 +470,10 @@ fn visible(membar: Option<qmd::Membar>) -> Visible {
 }
 
 /// Reports a fact that a real machine does not: why a launch has no end. The driver learns of it when a
-/// context switch waits for it, if one ever does.
-fn report_hang(context: &Context<'_>, text: String, fault: Option<&sm::Fault>) {
+/// context switch waits for it, if one ever does. Returns the number of the fault.
+fn report_hang(context: &Context<'_>, text: String) -> usize {
     tracing::error!("a kernel does not end: {text}");
-    let number = context.units.violations.record_fault(text);
-    if let Some(fault) = fault {
-        context.units.stops.add(context.channel.number(), number, fault);
-    }
+    context.units.violations.record_fault(text)
 }
 
 fn refused(check: SkedCheck) -> Exception {

@@ -1,4 +1,4 @@
-//! What a debugger would read of a block: its state is copied when one of its warps fails.
+//! Copies of blocks, made when one of their warps fails: the state that a debugger would read.
 
 use std::sync::Arc;
 
