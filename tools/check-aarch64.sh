@@ -22,7 +22,7 @@ select_packages() {
     cargo metadata --format-version 1 --no-deps | python3 -c '
 import json, sys
 side, tests = sys.argv[1], sys.argv[2:] == ["tests"]
-libraries = {"nv-hw", "nvgpu-sys", "rm-sys", "nv-qmd", "sass", "ptxgen", "ga10b-sim", "hcq"}
+libraries = {"nv-hw", "nvgpu-sys", "rm-sys", "nv-qmd", "nv-core-dump", "sass", "ptxgen", "ga10b-sim", "hcq"}
 packages = [p for p in json.load(sys.stdin)["packages"] if (p["name"] in libraries) == (side == "libraries")]
 names = {t["name"] for p in packages for t in p["targets"] if "test" in t["kind"]} - {"fork"}
 print(*("-p " + p["name"] for p in packages), *("--test " + t for t in sorted(names) if tests))' "$@"

@@ -22,7 +22,7 @@
 //! ```text
 //! program    cmd                               # the subcommands of the program
 //! steps      bringup                           # the first hour with a machine
-//! faults     fault provoke saved session       # faults explained, made, kept, found in a log
+//! faults     fault gpu_core provoke saved session  # faults explained, made, kept, found in a log
 //! processes  address_map process_map trace     # what a process maps and calls
 //! work       gpfifo pushbuffer queue_metadata  # what a channel is sent
 //! tickets    machine_report                    # the state of a machine for somebody else
@@ -47,6 +47,7 @@ pub mod doctor;
 pub mod fat_binary;
 pub mod fault;
 pub mod gpfifo;
+pub mod gpu_core;
 mod hex;
 pub mod kernel_log;
 pub mod known_lines;

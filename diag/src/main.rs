@@ -62,6 +62,7 @@ enum Command {
     List(cmd::list::Args),
     Show(cmd::show::Args),
     Disasm(cmd::disasm::Args),
+    Core(cmd::core::Args),
     Completions(cmd::completions::Args),
     Man(cmd::man::Args),
 }
@@ -103,6 +104,7 @@ fn run(cli: &Cli, out: &mut dyn Write) -> anyhow::Result<Finding> {
         Command::Qmd(args) => args.run(cli.json, out),
         Command::Report(args) => args.run(cli.json, out),
         Command::Disasm(args) => args.run(cli.json, out),
+        Command::Core(args) => args.run(cli.json, cli.verbose > 0, out),
         Command::Completions(args) => args.run(definition(), cli.json, out),
         Command::Man(args) => args.run(definition(), cli.json, out),
     }

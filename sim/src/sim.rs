@@ -11,6 +11,7 @@ use crate::driver::nodes::paths::{self, Place};
 use crate::findings::{Checks, Finding};
 use crate::gpu::counters::Counters;
 use crate::gpu::host_scheduler;
+use crate::gpu::sm;
 use crate::gpu::usermode::USERMODE_LEN;
 use crate::violations::Violation;
 use crate::visit::host::Host;
@@ -125,6 +126,13 @@ impl Sim {
     /// error code, program counter, block, warp, lanes, and the instruction, or why a launch cannot end.
     pub fn faults(&self) -> Vec<String> {
         self.machine.violations.faults()
+    }
+
+    /// The block in which a launch of channel number `channel` failed last, as it stood then, of the faults from
+    /// number `since` in [`faults`](Self::faults) on. The last few blocks are kept; `None` for others, and for
+    /// faults that stop no block.
+    pub fn stopped_block(&self, channel: u32, since: usize) -> Option<Arc<sm::BlockState>> {
+        self.machine.gpu.units.stops.last(channel, since)
     }
 
     /// Calls so far that a real Orin would not have survived.

@@ -138,9 +138,11 @@ impl Violations {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// An SM stopped a launch.
-    pub(crate) fn record_fault(&self, text: String) {
-        self.faults.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+    /// An SM stopped a launch. Returns the number of the fault.
+    pub(crate) fn record_fault(&self, text: String) -> usize {
+        let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        faults.push(text);
+        faults.len() - 1
     }
 
     /// Returns the faults that stopped launches so far.

@@ -2,6 +2,7 @@
 
 pub mod bringup;
 pub mod completions;
+pub mod core;
 pub mod disasm;
 pub mod doctor;
 pub mod esr;

@@ -3,21 +3,22 @@
 use nv_hw::fault::warp_esr;
 use sass::Space;
 
-use crate::catalogue::{self, Class};
+use crate::catalogue::Class;
 use crate::fault::advice::advise;
 use crate::fault::blame::blame;
 use crate::fault::chip::compute_capability;
-use crate::fault::host::{MethodHeader, ring_entry};
 use crate::fault::incident::Incident;
-use crate::fault::judge::{Judgement, Sure, judge};
+use crate::fault::judge::judge;
+use crate::fault::judgement::{Judgement, Sure};
 use crate::fault::mmu::MmuFault;
+use crate::fault::notes::{of_lines, of_registers};
 use crate::fault::records::{mmu_faults, owners, sm_records};
 use crate::fault::repeats::Repeats;
 use crate::fault::report::{Evidence, FaultReport, Owner, Subject, WindowTrap};
 use crate::fault::sm::SmRecord;
 use crate::fault::suspects::rank;
+use crate::kernel_log::Entry;
 use crate::kernel_log::lines::Kind;
-use crate::kernel_log::{Entry, Value};
 use crate::process_map::code::{Code, access_of};
 use crate::process_map::loose::Question;
 use crate::process_map::map::{Found, Mapping, ProcessMap};
@@ -61,22 +62,8 @@ pub fn explain(incident: &Incident, map: &ProcessMap) -> FaultReport {
     let mut notes = incident.notes.clone();
     notes.extend(stranger);
     notes.extend(software.map(|(_, note)| note));
-    notes.extend(dump_notes(incident));
-    notes.extend(smmu_note(incident));
-    if what.name.starts_with("Xid ") {
-        notes.extend(blamed.and_then(|e| Some(catalogue::xid(e.xid?)?.meaning.clone())));
-    }
-    if subject == Subject::Platform {
-        notes.extend(blamed.and_then(values));
-    }
-    if failed.iter().any(|sm| sm.global_esr.value.0 & 4 != 0) {
-        notes.push("several warps failed; the registers describe the first of them".to_owned());
-    }
-    if let (Some(sm), Some(fault)) = (failed.iter().find_map(|sm| sm.place), mmu.iter().find_map(|f| f.sm))
-        && sm == fault
-    {
-        notes.push("the MMU's fault and the SM's exception are of the same SM".to_owned());
-    }
+    notes.extend(of_lines(incident, subject, &what, blamed));
+    notes.extend(of_registers(&failed, &mmu));
     notes.extend(of_programs);
     if let (Some(given), Some(named)) = (map.sm, of_log)
         && given != named
@@ -84,9 +71,6 @@ pub fn explain(incident: &Incident, map: &ProcessMap) -> FaultReport {
         notes.push(format!("the lines are of a GPU of sm_{named}, not of sm_{given}"));
     }
     notes.extend(foreign_code(sm, &code));
-    if incident.has(Kind::DroppedFault) || incident.has(Kind::HubMmuError) {
-        notes.push("the MMU lost fault records: there were more faults than these".to_owned());
-    }
     let time = incident.entries.iter().find_map(|e| e.time);
     let mut report = FaultReport {
         subject,
@@ -214,33 +198,6 @@ fn another(map: &ProcessMap, owners: &[Owner]) -> Option<String> {
     Some(format!("the map is of process {pid}, the fault is of process {of}: the map is not used"))
 }
 
-/// The values of a line, by their names.
-fn values(entry: &Entry) -> Option<String> {
-    let shown = |(name, value): (&str, &Value)| match value {
-        Value::Text(text) => format!("{name} {text}"),
-        Value::Decimal(n) => format!("{name} {n}"),
-        Value::Hex(n) => format!("{name} {n:#x}"),
-    };
-    let values: Vec<String> = entry.fields.iter().filter(|(name, _)| *name != "rest").map(shown).collect();
-    (!values.is_empty()).then(|| values.join(", "))
-}
-
-/// Direction and reason of an access that the SMMU refused: FSYNR0.WNR, and TF, AFF and PF of FSR, by the
-/// SMMUv2 architecture (Arm IHI 0062).
-fn smmu_note(incident: &Incident) -> Option<String> {
-    let f = &incident.of(Kind::SmmuFault).next()?.fields;
-    let direction = if f.register("fsynr")? & 0x10 != 0 { "a write" } else { "a read" };
-    let reasons = [
-        (2, "the page is not mapped"),
-        (4, "the access flag is not set"),
-        (8, "the permission does not allow it"),
-    ];
-    let fsr = f.register("fsr").unwrap_or(0);
-    let reason =
-        reasons.iter().find(|(bit, _)| fsr & bit != 0).map_or(String::new(), |(_, r)| format!(": {r}"));
-    Some(format!("{direction} of {:#x}{reason}", f.number("iova")?))
-}
-
 /// The fault in one sentence.
 fn verdict(report: &FaultReport) -> String {
     let number = report.xid.map_or(String::new(), |number| format!("Xid {number}: "));
@@ -258,62 +215,6 @@ fn verdict(report: &FaultReport) -> String {
         text += &format!(" [{comm}]");
     }
     text
-}
-
-/// Returns notes on the fault from the state of the host.
-fn dump_notes(incident: &Incident) -> Vec<String> {
-    let mut notes = Vec::new();
-    let mut channel = None;
-    for entry in &incident.entries {
-        let f = &entry.fields;
-        match entry.kind {
-            Kind::PbdmaState => {
-                if let (Some(header), Some(shadow)) = (f.register("header"), f.register("shadow")) {
-                    if header != 0 {
-                        notes.push(format!("the unit was at {}", MethodHeader::decoded(header)));
-                    }
-                    if shadow != 0 {
-                        notes.push(format!("the last header it read was {}", MethodHeader::raw(shadow)));
-                    }
-                }
-                if let (Some(low), Some(high)) = (f.register("entry_low"), f.register("entry_high"))
-                    && (low, high) != (0, 0)
-                {
-                    let (address, words) = ring_entry(low, high);
-                    notes.push(format!("the ring entry in work names {words} words at {address:#x}"));
-                }
-            }
-            Kind::DumpChannel => channel = f.id("channel"),
-            Kind::DumpRamfc => {
-                let name = channel.map_or("a channel".to_owned(), |c| format!("channel {c}"));
-                if let (Some(put), Some(get)) = (f.number("put"), f.number("get"))
-                    && put != get
-                {
-                    let header = f.register("header").filter(|h| *h != 0);
-                    let at = header.map_or(String::new(), |h| format!(", at {}", MethodHeader::decoded(h)));
-                    notes.push(format!("{name} is at {get:#x} of {put:#x}{at}"));
-                }
-                if let (Some(address), Some(payload)) = (f.number("semaphore"), f.number("payload"))
-                    && address != 0
-                {
-                    notes.push(format!(
-                        "{name} last named the semaphore at {address:#x} with value {payload:#x}"
-                    ));
-                }
-            }
-            Kind::DumpEngineId if matches!(f.text("status"), Some("load" | "save")) => {
-                notes.push("the driver's dump swaps the words load and save of an engine's state".to_owned());
-            }
-            Kind::WalkFailed => {
-                notes.push("the driver found no page-table entry for the address either".to_owned())
-            }
-            _ => {}
-        }
-        if notes.len() >= 16 {
-            break;
-        }
-    }
-    notes
 }
 
 /// Whether this is the trap of the memory windows.

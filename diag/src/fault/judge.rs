@@ -1,52 +1,11 @@
 //! Whose fault it is, how sure that is, and the action that follows.
 
-use serde::Serialize;
-
 use crate::catalogue::{self, Class};
 use crate::fault::incident::Incident;
+use crate::fault::judgement::{Judgement, Sure};
 use crate::fault::report::{FaultReport, Subject};
 use crate::kernel_log::Entry;
 use crate::kernel_log::lines::Kind;
-
-/// Certainty of a judgement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Sure {
-    /// Others are as likely.
-    Possible,
-    /// Others are rare.
-    Likely,
-    /// The lines say so.
-    Certain,
-}
-
-/// Owner of a fault.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Judgement {
-    /// Owner.
-    pub whose: Class,
-    /// Certainty.
-    pub sure: Sure,
-    /// Action.
-    pub action: String,
-}
-
-impl Judgement {
-    pub(super) fn new(whose: Class, sure: Sure, action: impl Into<String>) -> Self {
-        Self { whose, sure, action: action.into() }
-    }
-
-    /// In words: `the program (likely)`.
-    #[must_use]
-    pub fn words(&self) -> String {
-        let sure = match self.sure {
-            Sure::Possible => "possibly",
-            Sure::Likely => "likely",
-            Sure::Certain => "certain",
-        };
-        format!("{} ({sure})", self.whose.words())
-    }
-}
 
 const RELOAD: &str = "reboot, or unload and load the driver; then find the first error of that boot";
 const RELEASES: &str =
@@ -58,7 +17,7 @@ const REPLACE: &str = "run again and watch where it returns; if it does, replace
 
 /// Judges an incident by the unit to blame and the line that says so.
 pub(super) fn judge(report: &FaultReport, incident: &Incident, blamed: Option<&Entry>) -> Judgement {
-    use Class::{Configuration, Driver, Hardware, Power, Program};
+    use Class::{Driver, Hardware, Program};
     use Sure::{Certain, Likely, Possible};
     let of_number = report.xid.and_then(catalogue::xid);
     let is_decoded = matches!(report.subject, Subject::Sm | Subject::Mmu | Subject::FrontEnd)
@@ -94,66 +53,98 @@ pub(super) fn judge(report: &FaultReport, incident: &Incident, blamed: Option<&E
             Some(known) => (known.class, Possible, known.action.clone()),
             None => (Program, Possible, action("find the first error of this channel; restart the program")),
         },
-        Subject::Platform => match blamed.map(|e| e.kind) {
-            Some(Kind::PcieError | Kind::PcieLinkDown) => (Hardware, Likely, action(LINK)),
-            Some(Kind::OomKill) => (
-                Program,
-                Likely,
-                action("use less memory, or add swap; GPU buffers count as the process's memory"),
-            ),
-            Some(Kind::Host1xTimeout) => (
-                Program,
-                Possible,
-                action("restart the program that uses the engine; then update its driver"),
-            ),
-            Some(Kind::KeyRejected) => (
-                Configuration,
-                Certain,
-                action(
-                    "sign the module with a key that the firmware knows (mokutil), or switch Secure Boot off",
-                ),
-            ),
-            Some(Kind::Refused) if report.notes.iter().any(|note| note.contains("fallen off the bus")) => {
-                (Hardware, Likely, action(LINK))
-            }
-            Some(Kind::OverCurrent) => {
-                (Power, Certain, action("check supply and cables, or choose a lower power mode (`nvpmodel`)"))
-            }
-            Some(Kind::PowerCable) => (Power, Certain, action("connect the GPU's power cables")),
-            Some(Kind::HeatShutdown) => (
-                Power,
-                Certain,
-                action("check fan, heat sink and power mode before the machine is used again"),
-            ),
-            Some(Kind::SymbolVersion | Kind::ApiMismatch | Kind::FirmwareMissing | Kind::NvmapRequest) => {
-                (Configuration, Certain, action(RELEASES))
-            }
-            Some(Kind::BarInvalid) => (
-                Configuration,
-                Certain,
-                action(
-                    "enable 64-bit BARs (above 4G decoding) in the system's firmware, or boot with pci=realloc",
-                ),
-            ),
-            Some(Kind::Refused) => {
-                (Configuration, Certain, action("install the release of the driver that supports this GPU"))
-            }
-            Some(Kind::OtherDriver) => {
-                (Configuration, Certain, action("unload or blacklist the other driver, then load this one"))
-            }
-            Some(Kind::InitFailed) => (Driver, Possible, action(RELEASES)),
-            Some(Kind::NvmapFreed | Kind::NvmapHandle | Kind::NvmapLimit) => {
-                (Program, Likely, action("fix the program that the line names; restart it"))
-            }
-            Some(Kind::MemoryController) => (Driver, Possible, action("match the client with its driver")),
-            _ => (
-                Driver,
-                Likely,
-                action("match the stream id with its device, and update that device's driver"),
-            ),
-        },
+        Subject::Platform => return platform(report, blamed.map(|e| e.kind)),
     };
     Judgement::new(whose, sure, action)
+}
+
+/// Owner, certainty and action of faults beside the GPU's own, by the kind of their line.
+const PLATFORM: &[(&[Kind], Class, Sure, &str)] = &[
+    (&[Kind::PcieError, Kind::PcieLinkDown], Class::Hardware, Sure::Likely, LINK),
+    (
+        &[Kind::OomKill],
+        Class::Program,
+        Sure::Likely,
+        "use less memory, or add swap; GPU buffers count as the process's memory",
+    ),
+    (
+        &[Kind::Host1xTimeout],
+        Class::Program,
+        Sure::Possible,
+        "restart the program that uses the engine; then update its driver",
+    ),
+    (
+        &[Kind::KeyRejected],
+        Class::Configuration,
+        Sure::Certain,
+        "sign the module with a key that the firmware knows (mokutil), or switch Secure Boot off",
+    ),
+    (
+        &[Kind::OverCurrent],
+        Class::Power,
+        Sure::Certain,
+        "check supply and cables, or choose a lower power mode (`nvpmodel`)",
+    ),
+    (&[Kind::PowerCable], Class::Power, Sure::Certain, "connect the GPU's power cables"),
+    (
+        &[Kind::HeatShutdown],
+        Class::Power,
+        Sure::Certain,
+        "check fan, heat sink and power mode before the machine is used again",
+    ),
+    (
+        &[Kind::SymbolVersion, Kind::ApiMismatch, Kind::FirmwareMissing, Kind::NvmapRequest],
+        Class::Configuration,
+        Sure::Certain,
+        RELEASES,
+    ),
+    (
+        &[Kind::BarInvalid],
+        Class::Configuration,
+        Sure::Certain,
+        "enable 64-bit BARs (above 4G decoding) in the system's firmware, or boot with pci=realloc",
+    ),
+    (
+        &[Kind::Refused],
+        Class::Configuration,
+        Sure::Certain,
+        "install the release of the driver that supports this GPU",
+    ),
+    (
+        &[Kind::OtherDriver],
+        Class::Configuration,
+        Sure::Certain,
+        "unload or blacklist the other driver, then load this one",
+    ),
+    (&[Kind::InitFailed], Class::Driver, Sure::Possible, RELEASES),
+    (
+        &[Kind::NvmapFreed, Kind::NvmapHandle, Kind::NvmapLimit],
+        Class::Program,
+        Sure::Likely,
+        "fix the program that the line names; restart it",
+    ),
+    (
+        &[Kind::MemoryController, Kind::McError],
+        Class::Driver,
+        Sure::Possible,
+        "match the client with its driver",
+    ),
+];
+
+/// Judges a fault of another unit.
+fn platform(report: &FaultReport, kind: Option<Kind>) -> Judgement {
+    let row = PLATFORM.iter().find(|(kinds, ..)| kind.is_some_and(|kind| kinds.contains(&kind)));
+    if kind == Some(Kind::Refused) && report.notes.iter().any(|note| note.contains("fallen off the bus")) {
+        return Judgement::new(Class::Hardware, Sure::Likely, LINK);
+    }
+    match row {
+        Some((_, whose, sure, action)) => Judgement::new(*whose, *sure, *action),
+        None => Judgement::new(
+            Class::Driver,
+            Sure::Likely,
+            "match the stream id with its device, and update that device's driver",
+        ),
+    }
 }
 
 /// A warp's error is its program's.

@@ -2,12 +2,11 @@
 //!
 //! # Layers
 //! ```text
-//! explanation  explain lookup                         # an incident to its report
-//! stories      story                               # which fault leads to which
-//! verdicts     advice blame chip judge records suspects  # what failed first, why, whose fault, what to try
+//! explanation  explain lookup story                # an incident to its report; what follows from it; codes
+//! verdicts     advice blame chip judge notes records suspects  # what failed first, why, whose, what to try
 //! report       marks page report                   # the report, as text, page and picture
 //! lines        front_end incident message repeats  # lines of the log that belong together
-//! registers    causes host mmu sm                  # what registers and codes say
+//! registers    causes host judgement mmu sm        # what registers and codes say
 //! ```
 
 mod advice;
@@ -19,10 +18,12 @@ mod front_end;
 mod host;
 pub(crate) mod incident;
 mod judge;
+mod judgement;
 mod lookup;
 mod marks;
 pub(crate) mod message;
 pub mod mmu;
+mod notes;
 mod page;
 mod records;
 mod repeats;
@@ -35,9 +36,8 @@ pub use explain::explain;
 pub use front_end::unit_exception;
 pub use host::{MethodHeader, notifier_words, ring_entry};
 pub use incident::{Grouper, Incident};
-pub use judge::{Judgement, Sure};
+pub use judgement::{Judgement, Link, Sure};
 pub use lookup::{Explained, Explanations, explain_word};
 pub use message::DriverMessage;
 pub use repeats::Repeats;
 pub use report::{Evidence, FaultList, FaultReport, Owner, Subject, UnknownLine, What, WindowTrap};
-pub use story::Link;

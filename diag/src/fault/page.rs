@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use crate::address_map::picture::{Mark, drawn};
 use crate::address_map::spaces::AddressMaps;
+use crate::fault::judgement::Link;
 use crate::fault::message::DriverMessage;
 use crate::fault::report::{Evidence, FaultList, FaultReport, place_words};
 use crate::hex::Hex;
@@ -163,6 +164,7 @@ impl Page {
             self.list(heading, items);
         }
         self.evidence(fault);
+        self.consequences(fault);
         self.put(format_args!("</section>\n"));
     }
 
@@ -223,6 +225,18 @@ impl Page {
         }
     }
 
+    fn consequences(&mut self, fault: &FaultReport) {
+        if fault.consequences.is_empty() {
+            return;
+        }
+        self.put(format_args!("<h3>Followed by</h3>\n"));
+        let of = |link: &Link| format!("{} ({})", link.what, link.evidence);
+        self.lines(fault.consequences.iter().map(|link| (link.line, link.text.as_str(), of(link))));
+        if fault.consequences_dropped > 0 {
+            self.aside(&format!("and {} more", fault.consequences_dropped));
+        }
+    }
+
     /// Lines of the log: each its number, its text and a remark on it.
     fn lines<'a>(&mut self, lines: impl Iterator<Item = (u64, &'a str, String)>) {
         self.put(format_args!("<table class=\"lines\">\n"));
@@ -239,7 +253,8 @@ impl Page {
 
     /// The drivers' reports beside faults of channels, and lines that are not known.
     fn messages(&mut self, list: &FaultList) {
-        let (errors, others): (Vec<_>, Vec<_>) = list.messages.iter().partition(|m| m.is_problem);
+        let (errors, others): (Vec<_>, Vec<_>) =
+            list.messages.iter().partition(|m| m.is_problem && m.follows.is_none());
         for message in errors {
             self.message(message);
         }

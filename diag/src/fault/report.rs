@@ -4,12 +4,11 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::fault::judge::Judgement;
+use crate::fault::judgement::{Judgement, Link};
 use crate::fault::message::DriverMessage;
 use crate::fault::mmu::MmuFault;
 use crate::fault::repeats::Repeats;
 use crate::fault::sm::SmRecord;
-use crate::fault::story::Link;
 use crate::hex::Hex;
 use crate::kernel_log::lines::{Kind, Role};
 use crate::kernel_log::shape::Fields;

@@ -5,10 +5,8 @@
 
 use std::collections::VecDeque;
 
-use serde::Serialize;
-
 use crate::catalogue::{self, Class};
-use crate::fault::judge::{Judgement, Sure};
+use crate::fault::judgement::{Judgement, Link, Sure};
 use crate::fault::message::DriverMessage;
 use crate::fault::report::{FaultReport, Owner, Subject};
 use crate::kernel_log::lines::Kind;
@@ -24,19 +22,6 @@ const MAX_LINES: u64 = 100;
 const SECOND: u64 = 1_000_000;
 /// Between a verdict and the Xids that follow.
 const THEN: &str = ", then Xid ";
-
-/// Another line of the story.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Link {
-    /// Number of the line.
-    pub line: u64,
-    /// Meaning.
-    pub what: String,
-    /// Evidence for the link.
-    pub evidence: String,
-    /// The message as printed.
-    pub text: String,
-}
 
 /// Lines that are no fault by themselves.
 #[derive(Debug, Default)]
@@ -233,7 +218,7 @@ fn is_of_memory(killed: &FaultReport, fault: &FaultReport) -> bool {
 fn of_context(fault: &mut FaultReport, context: &mut Context) {
     let here = at(fault);
     let mut last = fault.evidence.last().map_or(here.line, |e| e.line);
-    let own_time = here.time;
+    let is_near = |there: At| here.time.zip(there.time).is_none_or(|(a, b)| a.is_within(b, SECOND));
     for (entry, used) in &mut context.0 {
         let there = At { line: entry.line, time: entry.time };
         let link = |evidence: String| Link {
@@ -248,10 +233,13 @@ fn of_context(fault: &mut FaultReport, context: &mut Context) {
                     fault.absorb(link(format!("a task waits for the GPU, {gap}")));
                 }
             }
-            Kind::ModuleKey if fault.has(&[Kind::KeyRejected]) && fault.root.is_none() => {
-                if there.line < here.line && there.before(here, 30 * SECOND).is_some() {
-                    fault.root = Some(link("the module of the GPU was refused behind it".to_owned()));
-                }
+            Kind::ModuleKey
+                if fault.has(&[Kind::KeyRejected])
+                    && fault.root.is_none()
+                    && there.line < here.line
+                    && there.before(here, 30 * SECOND).is_some() =>
+            {
+                fault.root = Some(link("the module of the GPU was refused behind it".to_owned()));
             }
             Kind::Nvrm if fault.has_number() && there.line > here.line && says_failure(&entry.text) => {
                 if let Some(gap) = here.before(there, 10 * SECOND).filter(|_| !*used) {
@@ -260,19 +248,22 @@ fn of_context(fault: &mut FaultReport, context: &mut Context) {
                 }
             }
             // The driver prints a sentence over several lines.
-            Kind::Nvrm if fault.is_of_nvrm() && there.line > last && there.line <= last + 2 => {
-                if own_time.zip(there.time).is_none_or(|(a, b)| a.is_within(b, SECOND)) {
-                    fault.say(entry);
-                    (last, *used) = (there.line, true);
-                }
+            Kind::Nvrm
+                if fault.is_of_nvrm() && there.line > last && there.line <= last + 2 && is_near(there) =>
+            {
+                fault.say(entry);
+                (last, *used) = (there.line, true);
             }
-            Kind::Nvrm if fault.has(&[Kind::InitFailed, Kind::Refused]) && there.line < here.line => {
-                if says_failure(&entry.text) && there.before(here, 10 * SECOND).is_some() {
-                    *used = true;
-                    if fault.root.is_none() {
-                        fault.root = Some(link("the driver's first error before it".to_owned()));
-                        fault.say(entry);
-                    }
+            Kind::Nvrm
+                if fault.has(&[Kind::InitFailed, Kind::Refused])
+                    && there.line < here.line
+                    && says_failure(&entry.text)
+                    && there.before(here, 10 * SECOND).is_some() =>
+            {
+                *used = true;
+                if fault.root.is_none() {
+                    fault.root = Some(link("the driver's first error before it".to_owned()));
+                    fault.say(entry);
                 }
             }
             _ => {}

@@ -14,6 +14,7 @@ mod driver_messages;
 mod endless_input;
 mod esr;
 mod golden;
+mod gpu_core;
 mod installed;
 mod kernel_log;
 mod known_lines;

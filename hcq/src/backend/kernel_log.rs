@@ -5,6 +5,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Mutex;
 
+use crate::backend::Stopped;
 use crate::sync::lock;
 
 /// Lines the driver has printed since this was made.
@@ -15,6 +16,11 @@ pub(crate) trait KernelLog: Send + Sync {
     /// A software GPU's account of faults, beyond a driver's log; empty on hardware.
     fn explanation(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// The block that a fault of a channel stopped, which a software GPU alone knows.
+    fn stopped(&self, _channel: u32) -> Option<Box<Stopped>> {
+        None
     }
 }
 

@@ -216,6 +216,19 @@ pub(crate) struct RawFault {
     pub log: Vec<String>,
     /// The software GPU's account of it; empty on hardware.
     pub explanation: Vec<String>,
+    /// The block that it stopped; `None` on hardware.
+    pub stopped: Option<Box<Stopped>>,
+}
+
+/// A block as it stood when a fault stopped it. Its exception is not in it.
+#[derive(Clone, Debug)]
+pub(crate) struct Stopped {
+    /// Its SM.
+    pub sm: u32,
+    /// Its grid; handles are left open.
+    pub grid: core_dump::Grid,
+    /// The block with its warps.
+    pub block: core_dump::Block,
 }
 
 /// An MMU fault record.

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use core_dump::{Block, Grid, Lane, LocalMemory, Warp};
+use ga10b_sim::sm::{WarpState, Windows};
 use ga10b_sim::{Sim, SimConfig};
 
+use super::Stopped;
 use super::kernel_log::KernelLog;
 use crate::error::{Error, OpenError};
 
@@ -47,5 +50,53 @@ impl KernelLog for Log {
         let faults = self.sim.faults().split_off(self.faults);
         let violations = self.sim.violations().split_off(self.violations);
         faults.into_iter().chain(violations.iter().map(ToString::to_string)).collect()
+    }
+
+    fn stopped(&self, channel: u32) -> Option<Box<Stopped>> {
+        let state = self.sim.stopped_block(channel, self.faults)?;
+        let grid = Grid {
+            id: state.grid_id,
+            entry: state.program,
+            registers: state.registers,
+            grid: state.grid,
+            block: state.block,
+            ..Grid::default()
+        };
+        let block = Block {
+            index: state.index,
+            shared: state.shared.clone(),
+            warps: state.warps.iter().map(|warp| dumped(warp, state.block)).collect(),
+            ..Block::default()
+        };
+        Some(Box::new(Stopped { sm: state.sm, grid, block }))
+    }
+}
+
+/// A warp of blocks of so many threads, as core dumps have it.
+fn dumped(warp: &WarpState, [x, y, _]: [u32; 3]) -> Warp {
+    let lane = |lane: u32| {
+        let (thread, at) = (warp.index * 32 + lane, lane as usize);
+        let local = warp
+            .local
+            .get(at)
+            .map(|bytes| LocalMemory { address: Windows::LEN - bytes.len() as u64, bytes: bytes.clone() });
+        Lane {
+            lane,
+            thread: [thread % x, thread / x % y, thread / x / y],
+            pc: warp.pc[at],
+            registers: warp.registers.iter().map(|lanes| lanes[at]).collect(),
+            predicates: warp.predicates.iter().map(|mask| mask >> lane & 1 != 0).collect(),
+            local,
+            ..Lane::default()
+        }
+    };
+    Warp {
+        id: warp.index,
+        valid: warp.valid,
+        active: warp.active,
+        uniform_registers: warp.uniform_registers.clone(),
+        uniform_predicates: warp.uniform_predicates.to_vec(),
+        lanes: (0..32).filter(|n| warp.valid >> n & 1 != 0).map(lane).collect(),
+        ..Warp::default()
     }
 }

@@ -29,6 +29,8 @@ pub struct Section<'a> {
     pub size: u64,
     /// Offset in the file; `None` for memory that starts as zeros.
     pub offset: Option<u64>,
+    /// Its address; 0 in a cubin that is not loaded.
+    pub address: u64,
     /// Alignment in bytes, as the file has it.
     pub align: u64,
     /// `sh_flags`.
@@ -106,6 +108,7 @@ impl<'a> File<'a> {
             name: self.elf.shdr_strtab.get_at(header.sh_name).unwrap_or(""),
             size: header.sh_size,
             offset: (header.sh_type != SHT_NOBITS).then_some(header.sh_offset),
+            address: header.sh_addr,
             align: header.sh_addralign,
             flags: header.sh_flags,
             info: header.sh_info,
@@ -163,7 +166,8 @@ impl<'a> File<'a> {
             Some(Function {
                 name: self.symbol_name(&symbol)?,
                 section,
-                offset: symbol.st_value,
+                // Symbols of a loaded cubin have addresses.
+                offset: symbol.st_value.wrapping_sub(section.address),
                 size: symbol.st_size,
                 is_entry: symbol.st_other & STO_ENTRY != 0,
             })

@@ -15,7 +15,7 @@ use gimli::{
 };
 
 use super::error::CubinError;
-use super::file::{File, Function, Relocation};
+use super::file::{File, Function, Relocation, Section};
 
 const DW_LNE_NVIDIA_INLINED_CALL: gimli::DwLne = gimli::DwLne(0x90);
 /// Above this bit of a relocated address stands the section.
@@ -120,20 +120,25 @@ impl<'a> File<'a> {
         let Some(section) = self.section(".debug_line") else { return Ok(Lines::default()) };
         let names = self.section(".debug_str").map(|names| self.content(&names)).transpose()?.unwrap_or(&[]);
         let content = self.content(&section)?;
-        let places = Places(self.relocations().filter(|place| place.section == section.index).collect());
+        let code = function.section;
+        let places = match code.address {
+            0 => self.relocations().filter(|place| place.section == section.index).collect(),
+            // The addresses are there.
+            _ => Vec::new(),
+        };
         let mut lines = Lines::default();
-        read(content, &places, names, function.section.index as u64, &mut lines.rows)
+        read(content, &Places(places), names, code, &mut lines.rows)
             .map_err(|error| CubinError::Lines { reason: error.to_string() })?;
         Ok(lines)
     }
 }
 
 /// Reads the rows of all programs of a section that are of `wanted`.
-fn read(
+fn read<'n>(
     content: &[u8],
     places: &Places,
-    names: &[u8],
-    wanted: u64,
+    names: &'n [u8],
+    wanted: Section<'n>,
     rows: &mut Vec<Row>,
 ) -> gimli::Result<()> {
     let reader = RelocateReader::new(EndianSlice::new(content, LittleEndian), places);
@@ -154,7 +159,8 @@ fn read(
 /// The state while a line program runs.
 struct Sequence<'n> {
     names: &'n [u8],
-    wanted: u64,
+    /// The section of the code.
+    wanted: Section<'n>,
     /// The row of the call and the name of what was inlined, for the next rows.
     call: Option<(u64, Option<String>)>,
     /// For each row of the sequence, its index among the rows kept.
@@ -183,8 +189,7 @@ impl Sequence<'_> {
             if !state.execute(instruction, &mut program)? {
                 continue;
             }
-            let (section, address) =
-                (state.address() >> SECTION_SHIFT, state.address() & ((1 << SECTION_SHIFT) - 1));
+            let (is_wanted, address) = self.place(state.address());
             if let Some(row) = open.take().and_then(|row| rows.get_mut(row)) {
                 row.code.end = address.max(row.code.start);
             }
@@ -192,7 +197,7 @@ impl Sequence<'_> {
                 self.call = None;
                 self.all.clear();
             } else {
-                let kept = (section == self.wanted).then_some(rows.len());
+                let kept = is_wanted.then_some(rows.len());
                 self.all.push(kept);
                 if kept.is_some() {
                     rows.push(self.row(header, &state, address));
@@ -202,6 +207,15 @@ impl Sequence<'_> {
             state.reset(header);
         }
         Ok(())
+    }
+
+    /// Whether an address of the program is in the section of the code, and its offset there.
+    fn place(&self, address: u64) -> (bool, u64) {
+        let Section { index, address: start, size, .. } = self.wanted;
+        match start {
+            0 => (address >> SECTION_SHIFT == index as u64, address & ((1 << SECTION_SHIFT) - 1)),
+            _ => (address.wrapping_sub(start) < size, address.wrapping_sub(start)),
+        }
     }
 
     fn row(&self, header: &Header<'_>, state: &LineRow, address: u64) -> Row {

@@ -56,15 +56,16 @@ pub(crate) struct KernelInfo {
     pub banks: Vec<(usize, Extent)>,
 }
 
+/// A place that gets an address.
 #[derive(Clone, Copy, Debug)]
-struct Relocation {
+pub(super) struct Relocation {
     /// Image offset of the place.
-    at: u64,
-    kind: u32,
+    pub at: u64,
+    pub kind: u32,
     /// Image offset of the symbol.
-    target: u64,
+    pub target: u64,
     /// `None`: the addend is in place.
-    addend: Option<i64>,
+    pub addend: Option<i64>,
 }
 
 /// The content of a section.
@@ -133,7 +134,7 @@ impl Cubin {
     }
 }
 
-fn apply(image: &mut [u8], r: &Relocation, base: u64) -> Result<(), CubinError> {
+pub(super) fn apply(image: &mut [u8], r: &Relocation, base: u64) -> Result<(), CubinError> {
     let (skip, width) = match r.kind {
         r_cuda::ABS32 => (0, 4),
         r_cuda::ABS64 | r_cuda::GENERIC64 => (0, 8),

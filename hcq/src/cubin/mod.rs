@@ -19,6 +19,7 @@ pub(crate) mod image;
 pub(crate) mod lines;
 pub(crate) mod loader;
 pub(crate) mod reference;
+pub(crate) mod relocated;
 pub(crate) mod resources;
 pub(crate) mod stack;
 

@@ -2,6 +2,7 @@
 //! tables.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use nv_hw::fault::{fault_type, global_esr, hww_esr, notifier, warp_esr};
 
@@ -210,6 +211,8 @@ pub struct FaultReport {
     /// The software ga10b's account of it: block, warp and lanes; the reason it stopped a launch that cannot
     /// end; and calls before the fault that a real machine does not survive. Empty on hardware.
     pub explanation: Vec<String>,
+    /// The GPU core dump that was written of it: `HCQ_CORE` names the folder.
+    pub core: Option<PathBuf>,
     /// The driver's records, from which all this was decoded.
     pub raw: FaultRecord,
 }
@@ -247,6 +250,9 @@ impl fmt::Display for FaultReport {
         // An SM's error code says what the explanation would; without one, nothing else does.
         if self.raw.sms.iter().all(|sm| sm.code() == 0) {
             self.explanation.iter().try_for_each(|words| write!(f, "; {words}"))?;
+        }
+        if let Some(core) = &self.core {
+            write!(f, "; GPU core dump in {}", core.display())?;
         }
         Ok(())
     }
@@ -286,12 +292,14 @@ mod tests {
                 distance: 1,
             }),
             explanation: Vec::new(),
+            core: Some("cores/gpu-core.7.0.nvcudmp".into()),
             raw: FaultRecord { notifier: 31, ..Default::default() },
         };
         assert_eq!(
             report.to_string(),
             "the GPU stopped: access to unmapped memory at 0x1000003000 (1 byte past the end of the buffer of 4 KiB at \
-             0x1000002000), in kernel vecadd+0x40: LDG.E R2, [R2.64] [notifier 31]"
+             0x1000002000), in kernel vecadd+0x40: LDG.E R2, [R2.64] [notifier 31]; GPU core dump in \
+             cores/gpu-core.7.0.nvcudmp"
         );
     }
 }

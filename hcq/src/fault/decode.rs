@@ -5,7 +5,7 @@ use crate::address::GpuVa;
 use crate::backend::RawFault;
 use crate::core::{Core, Explain, Position};
 use crate::error::report::{FaultKind, FaultRecord, FaultReport, Neighbour, SmRecord};
-use crate::fault::map_file;
+use crate::fault::{core_file, map_file};
 use crate::program::registry::Registry;
 
 /// A mapping further away than this, or than a page of the GPU where that is more, has nothing to do with an
@@ -53,6 +53,7 @@ impl Explain for Registry {
             instruction: at_pc.and_then(|(image, pc)| image.instruction_at(pc)),
             nearest: address.and_then(|va| nearest(core, va.raw())),
             explanation: raw.explanation.clone(),
+            core: core_file::write(core, self, raw),
             raw: FaultRecord { notifier: raw.notifier, sms: raw.sms.clone(), log: raw.log.clone() },
         }
     }

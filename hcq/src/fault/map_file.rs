@@ -17,9 +17,7 @@ use crate::sync::lock;
 /// The folder, if the environment names one.
 fn folder() -> Option<&'static PathBuf> {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
-    FOLDER
-        .get_or_init(|| std::env::var_os("HCQ_MAP_DIR").filter(|v| !v.is_empty()).map(PathBuf::from))
-        .as_ref()
+    FOLDER.get_or_init(|| super::folder("HCQ_MAP_DIR")).as_ref()
 }
 
 /// An address space of this process, as the file has it.

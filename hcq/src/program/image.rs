@@ -5,7 +5,9 @@ use std::sync::{Arc, OnceLock};
 
 use crate::address::GpuVa;
 use crate::backend::ChannelId;
+use crate::cubin::error::CubinError;
 use crate::cubin::loader::{Cubin, KernelInfo};
+use crate::cubin::relocated::relocated;
 use crate::error::Error;
 use crate::memory::manager::Piece;
 use crate::submission::limbo::{Keep, Limbo};
@@ -16,6 +18,8 @@ pub(crate) struct Image {
     cubin: Cubin,
     /// Compute capability of the GPU that it is loaded on.
     device_sm: u32,
+    /// The file it was read from, where a core dump may have to hold it.
+    file: Option<Box<[u8]>>,
     /// The code as loaded, to name instructions by.
     content: Vec<u8>,
     memory: Arc<Piece>,
@@ -35,12 +39,19 @@ impl fmt::Debug for Image {
 impl Image {
     /// The image of `cubin` for `memory`, which holds as many bytes as it takes, on an sm_`device_sm`. Nothing
     /// is written yet.
-    pub fn new(cubin: Cubin, device_sm: u32, memory: Piece, limbo: &Arc<Limbo>) -> Result<Self, Error> {
+    pub fn new(
+        cubin: Cubin,
+        file: Option<Box<[u8]>>,
+        device_sm: u32,
+        memory: Piece,
+        limbo: &Arc<Limbo>,
+    ) -> Result<Self, Error> {
         let content = cubin.image(memory.va().raw())?;
         let uses = cubin.kernels.iter().map(|_| Uses::default()).collect();
         let grid_waits = cubin.kernels.iter().map(|_| OnceLock::new()).collect();
         Ok(Self {
             cubin,
+            file,
             device_sm,
             content,
             memory: Arc::new(memory),
@@ -58,6 +69,16 @@ impl Image {
     /// Its bytes as loaded.
     pub fn content(&self) -> &[u8] {
         &self.content
+    }
+
+    /// The file it was read from; `None` where it was not kept.
+    pub fn file(&self) -> Option<&[u8]> {
+        self.file.as_deref()
+    }
+
+    /// That file with the addresses of what is loaded.
+    pub fn relocated_file(&self) -> Option<Result<Vec<u8>, CubinError>> {
+        self.file().map(|file| relocated(file, &self.cubin, self.base().raw()))
     }
 
     /// The requirements of its kernels, in the order of the symbol table.

@@ -97,7 +97,8 @@ fn sm_exception(machine: &Machine, channel: &Channel, (fault, several): (&sm::Fa
     let tsg_id = tsg.as_ref().map_or(u32::MAX, |t| t.id());
     let (log, what_if) = (Lines { machine }, &machine.config.what_if);
     tracing::error!(%fault, "a kernel failed");
-    machine.violations.record_fault(fault.to_string());
+    let number = machine.violations.record_fault(fault.to_string());
+    machine.gpu.units.stops.add(channel.id(), number, fault);
     if machine.config.verbose {
         let _ = writeln!(io::stderr(), "ga10b: {fault}");
     }

@@ -361,7 +361,8 @@ impl ComputeScheduler {
             }
             Err(fault) if fault.code == sm::esr::NONE && !context.channel.is_stopped() => {
                 if !std::mem::replace(&mut self.reported, true) {
-                    report_hang(context, fault.to_string());
+                    let number = report_hang(context, fault.to_string());
+                    context.units.stops.add(context.channel.number(), number, &fault);
                 }
                 self.stuck = !active.running.can_go_on();
                 self.running.push(active);
@@ -469,10 +470,10 @@ fn visible(membar: Option<qmd::Membar>) -> Visible {
 }
 
 /// Reports a fact that a real machine does not: why a launch has no end. The driver learns of it when a
-/// context switch waits for it, if one ever does.
-fn report_hang(context: &Context<'_>, text: String) {
+/// context switch waits for it, if one ever does. Returns the number of the fault.
+fn report_hang(context: &Context<'_>, text: String) -> usize {
     tracing::error!("a kernel does not end: {text}");
-    context.units.violations.record_fault(text);
+    context.units.violations.record_fault(text)
 }
 
 fn refused(check: SkedCheck) -> Exception {
@@ -551,6 +552,7 @@ fn check_local_memory(context: &Context<'_>, state: &ComputeState) -> Result<(),
                 address: Some(at),
                 mmu: Some(mmu),
                 text,
+                state: None,
             };
             Exception::Sm { fault, several: true }
         })?;

@@ -4,7 +4,7 @@
 //! ```text
 //! host      device engine host_scheduler pbdma  # fetches and schedules the work of channels
 //! methods   compute_scheduler methods           # launches, copies, semaphores
-//! channels  context flight front interrupts submissions units  # state of channels, units that they share
+//! channels  context flight front interrupts stops submissions units  # state of channels, units that they share
 //! memory    gmmu instance memory semaphore syncpoint userd usermode  # address spaces, words in memory
 //! words     chip classes counters exception pushbuffer session  # facts and formats
 //! sm        sm                                  # streaming multiprocessors, usable alone
@@ -31,6 +31,7 @@ pub(crate) mod pushbuffer;
 pub(crate) mod semaphore;
 pub(crate) mod session;
 pub mod sm;
+pub(crate) mod stops;
 pub(crate) mod submissions;
 pub(crate) mod syncpoint;
 pub(crate) mod units;

@@ -6,6 +6,7 @@ use crate::gpu::chip::Chip;
 use crate::gpu::counters::Counters;
 use crate::gpu::session::Session;
 use crate::gpu::sm;
+use crate::gpu::stops::Stops;
 use crate::gpu::submissions::Submissions;
 use crate::gpu::syncpoint::Syncpoints;
 use crate::order::ledger::Ledger;
@@ -30,6 +31,8 @@ pub(crate) struct Units {
     pub(crate) executor: sm::Executor,
     /// host1x beside the GPU.
     pub(crate) syncpoints: Arc<Syncpoints>,
+    /// The blocks that faults stopped last.
+    pub(crate) stops: Stops,
     /// Record of violations: work that a real machine does not survive.
     pub(crate) violations: Arc<Violations>,
     /// Order of work, if it is checked.
@@ -57,6 +60,7 @@ impl Units {
             clock,
             executor,
             syncpoints,
+            stops: Stops::default(),
             violations,
             ledger,
             submissions: None,

@@ -57,8 +57,19 @@ fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
 /// Lines of code of the crates above `nv-hw`: without comments, tests and generated files.
 fn lines() -> Vec<(String, String)> {
     let mut files = Vec::new();
-    for folder in ["capture", "diag", "hcq", "llm", "llm-demo", "ptxgen", "qmd", "sass", "sim", "sim/preload"]
-    {
+    for folder in [
+        "capture",
+        "diag",
+        "core-dump",
+        "hcq",
+        "llm",
+        "llm-demo",
+        "ptxgen",
+        "qmd",
+        "sass",
+        "sim",
+        "sim/preload",
+    ] {
         rust_files(&workspace().join(folder).join("src"), &mut files);
     }
     let mut lines = Vec::new();

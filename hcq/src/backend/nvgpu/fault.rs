@@ -40,7 +40,8 @@ pub(super) fn read(
     let (mmu, lines) = mmu_error(channel, log, if due { LATE_LINES } else { Duration::ZERO });
     // The dump of channels and pushbuffers that follows an error says nothing about its cause.
     let lines = lines.into_iter().filter(|line| !line.starts_with("__") && !line.contains(" __")).collect();
-    RawFault { notifier, sms, mmu, log: lines, explanation: log.explanation() }
+    let stopped = channel.and_then(|channel| log.stopped(channel));
+    RawFault { notifier, sms, mmu, log: lines, explanation: log.explanation(), stopped }
 }
 
 /// The MMU fault of a channel, looked for until `patience` is over, and the lines of the log by then.

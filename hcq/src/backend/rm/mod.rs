@@ -229,6 +229,7 @@ impl Backend for Rm {
             mmu: mmu.flatten().or(accessed),
             log: self.log.lines().unwrap_or_default(),
             explanation: self.log.explanation(),
+            stopped: None,
         }
     }
 

@@ -8,6 +8,7 @@ use crate::constant_bank::BankLayout;
 use crate::cubin::error::CubinError;
 use crate::cubin::loader::Cubin;
 use crate::error::{Error, ProgramError};
+use crate::fault::core_file;
 use crate::objects::shared::Shared;
 use crate::program::image::Image;
 use crate::program::images::{Images, runs_on};
@@ -44,7 +45,8 @@ impl Program {
         let len = cubin.len();
         let memory = shared.alloc(len, MemoryKind::Device, "program")?;
         shared.core.observer().loaded(memory.va(), &cubin.parts, &cubin.kernels, bytes);
-        let image = Arc::new(Image::new(cubin, device, memory, &shared.limbo)?);
+        let file = core_file::is_asked_for().then(|| bytes.into());
+        let image = Arc::new(Image::new(cubin, file, device, memory, &shared.limbo)?);
         let mut padded = image.content().to_vec();
         padded.resize(len as usize, 0);
         shared.upload(image.memory(), 0, &padded)?;

@@ -231,6 +231,7 @@ impl<'a> Core<'a> {
             address,
             mmu,
             text,
+            state: None,
         }));
         Flow::Fault
     }

@@ -319,6 +319,7 @@ impl Executor {
             address: None,
             mmu: None,
             text: why,
+            state: None,
         })
     }
 }

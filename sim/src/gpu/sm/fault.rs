@@ -1,6 +1,9 @@
 //! Why a launch stopped early: the SM's own error codes.
 
+use std::sync::Arc;
+
 use crate::gpu::sm::launch::MemoryFault;
+use crate::gpu::sm::state::BlockState;
 
 /// Error codes of warps.
 pub mod esr {
@@ -32,4 +35,6 @@ pub struct Fault {
     pub mmu: Option<MemoryFault>,
     /// The instruction as text, or why the launch was stopped.
     pub text: String,
+    /// The block as it stood then; `None` where none was running.
+    pub state: Option<Arc<BlockState>>,
 }

@@ -221,7 +221,8 @@ impl<'a> Grid<'a> {
     /// A time slice of a block took `instructions`, among them stores or not, and did not end it.
     pub fn spend(&self, instructions: u64, stored: bool, block: &Block, map: &CodeMap) {
         if let Some(stalled) = self.progress.stall.spend(instructions, stored) {
-            self.fail(self.stall_report(block, map, stalled));
+            let fault = self.stall_report(block, map, stalled);
+            self.fail(fault.with_state(self.env.launch, block, map, 0));
         }
         self.use_time(instructions);
     }
@@ -248,6 +249,7 @@ impl<'a> Grid<'a> {
                 self.env.launch.blocks(),
                 self.progress.limit
             ),
+            state: None,
         }
     }
 

@@ -15,8 +15,8 @@
 //! translation  bound translate          # machine code to a lowered program
 //! operations   ops                      # what each instruction does
 //! lowering     code lower micro_op      # the lowered program
-//! warps        barrier block core warp  # blocks, their warps, the state of one that runs
-//! launch       constants environment fault launch order target tlb  # one launch and the memory that it sees
+//! warps        barrier block capture core warp  # blocks, their warps, the state of one that runs
+//! launch       constants environment fault launch order state target tlb  # one launch and the memory that it sees
 //! values       code_map counters guest l2 lanes mbarrier slots soft  # registers, numbers, counts
 //! ```
 
@@ -27,6 +27,7 @@ mod agreement;
 mod barrier;
 mod block;
 mod bound;
+mod capture;
 pub(crate) mod check;
 mod code;
 mod code_map;
@@ -48,6 +49,7 @@ mod ops;
 pub(crate) mod order;
 mod slots;
 mod soft;
+mod state;
 mod target;
 mod tlb;
 mod translate;
@@ -59,3 +61,4 @@ pub use executor::Executor;
 pub use fault::{Fault, esr};
 pub use l2::CacheConfig;
 pub use launch::{Access, Config, ConstBank, Launch, Memory, MemoryFault, Schedule, Span, Windows};
+pub use state::{BlockState, WarpState};

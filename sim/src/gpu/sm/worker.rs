@@ -191,7 +191,8 @@ impl<'a> Worker<'a> {
                 }
                 SliceEnd::Fault => {
                     if let Some(fault) = self.core.fault.take() {
-                        self.grid.fail(*fault);
+                        let core = &self.core;
+                        self.grid.fail(fault.with_state(core.env.launch, &block, &core.map, core.active));
                     }
                 }
             }

@@ -1,0 +1,221 @@
+//! The core file: a GPU core dump of a fault, as cuda-gdb and `nvdiag core` read it.
+//!
+//! If `HCQ_CORE` names a folder, the fault that stops a device leaves `gpu-core.PID.N.nvcudmp` there: the
+//! device, the loaded cubins, the exceptions of its SMs, and from the software ga10b the block that failed, with
+//! the registers of all its warps. Drivers give no registers: on hardware the file has none.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use core_dump::{Block, Context, CoreDump, Device, Exception, Generator, Grid, Module, Sm};
+use nv_hw::fault::{hww_esr, warp_esr};
+
+use crate::backend::{RawFault, Stopped};
+use crate::core::Core;
+use crate::cubin::error::CubinError;
+use crate::error::report::SmRecord;
+use crate::program::image::Image;
+use crate::program::registry::Registry;
+
+/// Handle of the one context. Debuggers take 0 for none, for grids too.
+const CONTEXT: u64 = 1;
+/// Files that a process may leave in a folder that has them of an earlier one.
+const MOST_FILES: u32 = 1000;
+
+/// The folder, if the environment names one.
+fn folder() -> Option<&'static PathBuf> {
+    static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
+    FOLDER.get_or_init(|| super::folder("HCQ_CORE")).as_ref()
+}
+
+/// Whether faults leave core files: programs keep their cubins for them.
+pub(crate) fn is_asked_for() -> bool {
+    folder().is_some()
+}
+
+/// Writes the file of a fault, if it is asked for, and returns its name. A failure is logged: the fault is told
+/// without it.
+pub(crate) fn write(core: &Core, programs: &Registry, raw: &RawFault) -> Option<PathBuf> {
+    let folder = folder()?;
+    let dump = CoreDump {
+        generator: Some(generator()),
+        devices: vec![device(core, programs, raw)],
+        ..CoreDump::default()
+    };
+    let bytes = dump.to_bytes().map_err(io::Error::other);
+    match bytes.and_then(|bytes| save(folder, &bytes)) {
+        Ok(path) => Some(path),
+        Err(error) => {
+            tracing::warn!(folder = %folder.display(), %error, "no GPU core dump can be written");
+            None
+        }
+    }
+}
+
+/// Writes a new file that its owner alone can read: it holds the program's data.
+fn save(folder: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
+    let (path, mut file) = create(folder)?;
+    let written = file.write_all(bytes);
+    if written.is_err() {
+        // Half a file helps nobody.
+        let _ = std::fs::remove_file(&path);
+    }
+    written.map(|()| path)
+}
+
+/// The first file of this process's name that does not exist. No link is followed: `create_new` refuses them.
+fn create(folder: &Path) -> io::Result<(PathBuf, File)> {
+    let mut taken = io::Error::from(io::ErrorKind::AlreadyExists);
+    for number in 0..MOST_FILES {
+        let path = folder.join(format!("gpu-core.{}.{number}.nvcudmp", std::process::id()));
+        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
+            Ok(file) => return Ok((path, file)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => taken = error,
+            Err(error) => return Err(error),
+        }
+    }
+    Err(taken)
+}
+
+fn generator() -> Generator {
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs() as u32);
+    Generator { name: concat!("hcq ", env!("CARGO_PKG_VERSION")).to_owned(), time, ..Generator::default() }
+}
+
+fn device(core: &Core, programs: &Registry, raw: &RawFault) -> Device {
+    let (info, layout) = (core.info(), core.backend().layout());
+    let images = programs.images();
+    let context = Context {
+        id: CONTEXT,
+        shared_window: layout.shared_window.raw(),
+        local_window: layout.local_window.raw(),
+        thread: nix::unistd::gettid().as_raw().cast_unsigned(),
+        modules: images.iter().map(|image| module(image)).collect(),
+        ..Context::default()
+    };
+    let stopped = raw.stopped.as_deref();
+    let grid = stopped.map(|stopped| grid(&stopped.grid, programs));
+    // Debuggers look for every SM by its number.
+    let sms = (0..info.sm_count).map(|id| {
+        let record = raw.sms.iter().find(|record| record.sm == id);
+        let blocks = stopped.filter(|stopped| stopped.sm == id).map(|s| block(s, record, programs));
+        Sm {
+            id,
+            exception: record.map_or(Exception::NONE, exception),
+            error_pc: record.map(|record| record.pc).filter(|pc| *pc != 0),
+            blocks: blocks.into_iter().collect(),
+        }
+    });
+    Device {
+        name: info.name.clone(),
+        sm_type: format!("sm_{}", info.sm_number()),
+        sm_count: info.sm_count,
+        warps_per_sm: info.max_warps_per_sm,
+        lanes_per_warp: 32,
+        // What the instruction set has, without RZ, PT, URZ and UPT.
+        registers_per_lane: 255,
+        predicates_per_lane: 7,
+        uniform_registers: 63,
+        uniform_predicates: 7,
+        capability: [info.sm >> 8, info.sm & 0xff],
+        instruction_bytes: sass::WORD_BYTES as u32,
+        contexts: vec![context],
+        grids: grid.into_iter().collect(),
+        sms: sms.collect(),
+        ..Device::default()
+    }
+}
+
+/// A loaded program, with the address of its image as its handle.
+fn module(image: &Image) -> Module {
+    let skip = |error: &CubinError| tracing::warn!(%error, "a program is left out of the GPU core dump");
+    Module {
+        handle: image.base().raw(),
+        relocated: image.relocated_file().and_then(|file| file.inspect_err(skip).ok()),
+        original: image.file().map(<[u8]>::to_vec),
+    }
+}
+
+fn grid(grid: &Grid, programs: &Registry) -> Grid {
+    let image = programs.image_at(grid.entry);
+    let offset = |image: &Image| {
+        let at = grid.entry - image.base().raw();
+        image.kernels().iter().find(|kernel| kernel.code.offset == at).map(|kernel| kernel.param_base)
+    };
+    Grid {
+        id: grid.id.max(1),
+        context: CONTEXT,
+        function: grid.entry,
+        module: image.as_ref().map_or(0, |image| image.base().raw()),
+        parameter_offset: image.as_ref().and_then(|image| offset(image)).unwrap_or(0).into(),
+        ..grid.clone()
+    }
+}
+
+/// The block that was stopped, with the SM's exception in the warp that the SM names.
+fn block(stopped: &Stopped, record: Option<&SmRecord>, programs: &Registry) -> Block {
+    let mut block = Block { grid: stopped.grid.id.max(1), ..stopped.block.clone() };
+    for warp in &mut block.warps {
+        for lane in &mut warp.lanes {
+            let image = programs.image_at(lane.pc);
+            let offset = image.as_ref().and_then(|image| image.function_at(lane.pc));
+            lane.offset = offset.map_or(0, |(_, offset)| offset);
+        }
+        let Some(record) = record.filter(|record| hww_esr::WARP_ID.of(record.warp_esr) == warp.id) else {
+            continue;
+        };
+        warp.error_pc = Some(record.pc).filter(|pc| *pc != 0);
+        warp.is_broken = record.is_trap();
+        let failed = warp.lanes.iter_mut().filter(|lane| warp.active >> lane.lane & 1 != 0);
+        failed.for_each(|lane| lane.exception = exception(record));
+    }
+    block
+}
+
+/// CUDA's exception for the error of an SM: those of cuda-gdb's manual, by what they are described as.
+fn exception(record: &SmRecord) -> Exception {
+    match record.code() {
+        0 => Exception::NONE,
+        warp_esr::STACK_ERROR | warp_esr::API_STACK_ERROR | warp_esr::STACK_OVERFLOW => {
+            Exception::WARP_HARDWARE_STACK_OVERFLOW
+        }
+        warp_esr::PC_WRAP | warp_esr::MISALIGNED_PC | warp_esr::PC_OVERFLOW => Exception::WARP_INVALID_PC,
+        warp_esr::MISALIGNED_REG
+        | warp_esr::OOR_REG
+        | warp_esr::ILLEGAL_INSTR_ENCODING
+        | warp_esr::ILLEGAL_INSTR_PARAM => Exception::WARP_ILLEGAL_INSTRUCTION,
+        warp_esr::OOR_ADDR => Exception::WARP_OUT_OF_RANGE_ADDRESS,
+        warp_esr::MISALIGNED_ADDR => Exception::WARP_MISALIGNED_ADDRESS,
+        warp_esr::INVALID_ADDR_SPACE => Exception::WARP_INVALID_ADDRESS_SPACE,
+        warp_esr::MMU_FAULT | warp_esr::MMU_NACK => Exception::WARP_ILLEGAL_ADDRESS,
+        _ => Exception::UNKNOWN,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn files_are_new_private_and_behind_no_link() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let name =
+            |number: u32| folder.path().join(format!("gpu-core.{}.{number}.nvcudmp", std::process::id()));
+        let target = folder.path().join("target");
+        symlink(&target, name(0)).expect("a link");
+        std::fs::write(name(1), "an earlier one").expect("a file");
+        assert_eq!(save(folder.path(), b"dump").expect("written"), name(2));
+        assert_eq!(std::fs::read(name(1)).expect("a file"), b"an earlier one");
+        assert!(!target.exists(), "no link is followed");
+        let mode = std::fs::metadata(name(2)).expect("a file").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let none = save(&folder.path().join("none"), b"dump").expect_err("no folder");
+        assert_eq!(none.kind(), io::ErrorKind::NotFound);
+    }
+}
