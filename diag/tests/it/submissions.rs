@@ -411,7 +411,7 @@ fn a_missing_library_is_told_where_it_was_needed_and_nowhere_else() {
         assert!(!why(program).contains("libnvdiag_capture"), "{}", why(program));
     }
     let told = why(&["env", "NVGPU_SIM_SUBMISSIONS=0", &preload, &program]);
-    assert!(told.contains(missing) && told.contains("--capture-library FILE"), "{told}");
+    assert!(told.contains(missing) && told.contains("try: cargo build -p ga10b-capture-preload"), "{told}");
 }
 
 #[test]
