@@ -24,8 +24,7 @@
 //! steps      bringup                           # the first hour with a machine
 //! faults     fault gpu_core provoke saved session  # faults explained, made, kept, found in a log
 //! processes  address_map process_map trace     # what a process maps and calls
-//! work       gpfifo pushbuffer queue_metadata  # what a channel is sent
-//! tickets    machine_report                    # the state of a machine for somebody else
+//! work       gpfifo machine_report pushbuffer queue_metadata  # what a channel is sent; a machine for a ticket
 //! machines   characteristics device doctor kernel_log page_table physical_dump  # what a machine reports
 //! code       cubin disassembly fat_binary lint source symbolic  # machine code and where it came from
 //! text       archive catalogue demangle hex known_lines markup report size  # how things are written

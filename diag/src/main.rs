@@ -67,7 +67,7 @@ enum Command {
     Man(cmd::man::Args),
 }
 
-/// What `--json` prints of a command that does not print one document.
+/// Help for `--json` of a command that does not print one document.
 const LINES: [(&str, &str); 3] = [
     ("trace", "Print JSON Lines instead of text, one object per call; with --summary one JSON document"),
     ("esr", "Print one JSON document instead of text; with --watch JSON Lines, one document per fault"),

@@ -221,7 +221,7 @@ pub struct Capture {
     pub outcome: Outcome,
     /// The device's name and driver.
     pub device: String,
-    /// What was launched: kernel, size and arguments.
+    /// The launch: kernel, size and arguments.
     #[serde(default)]
     pub launched: String,
     /// The first words of the kernel's output, where it ran to its end.
@@ -301,7 +301,7 @@ pub struct Provoked {
     pub outcome: Outcome,
     /// Whether the fault is the one that was meant.
     pub as_meant: bool,
-    /// What was launched: kernel, size and arguments.
+    /// The launch: kernel, size and arguments.
     pub launched: String,
     /// The first words of the kernel's output, where it ran to its end.
     pub came_back: Vec<Hex>,

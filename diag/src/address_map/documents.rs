@@ -2,7 +2,7 @@
 
 use crate::address_map::spaces::AddressMaps;
 use crate::address_map::{Mapping, Parts, READ_AND_WRITE, READ_ONLY, Window};
-use crate::process_map::document::Space;
+use crate::process_map::map::Space;
 use crate::process_map::map::{self, Process, ProcessMap, UNNAMED};
 
 impl AddressMaps {

@@ -3,6 +3,7 @@
 mod bars;
 pub mod difference;
 mod documents;
+mod parts;
 pub mod picture;
 mod print;
 pub mod spaces;
@@ -12,12 +13,12 @@ use serde::Serialize;
 
 use crate::address_map::sums::{holes, totals};
 use crate::hex::Hex;
-use crate::page_table::format::kind_name;
-use crate::page_table::walk::{Run, Walk};
+use crate::page_table::walk::Walk;
 use crate::process_map::host::HostRange;
 use crate::process_map::map::Process;
 use crate::size::size;
 
+pub use crate::address_map::parts::{BufferObject, Hole, Mapping, Totals, WINDOW_BYTES, Window};
 pub use crate::process_map::map::Range;
 
 /// From this size on buffers are laid out on multiples of [`LARGE_ALIGNMENT`].
@@ -27,9 +28,6 @@ pub const LARGE: u64 = 8 << 20;
 pub const LARGE_ALIGNMENT: u64 = 2 << 20;
 /// The smallest of the pages that a larger alignment serves.
 const BIG_PAGE: u64 = 64 << 10;
-/// Assumed size of a window: working drivers place two of them 16 MiB apart, and the hardware refuses windows
-/// that overlap; a crash is known from 2 MiB inside one.
-pub const WINDOW_BYTES: u64 = 16 << 20;
 /// The flag of a mapping that the GPU may only read.
 const READ_ONLY: &str = "read only";
 /// The flag of a mapping that the GPU may write, from documents that have it.
@@ -72,76 +70,6 @@ pub struct AddressMap {
     /// CPU mappings of the process.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub host: Vec<HostRange>,
-}
-
-/// A window through which generic addresses reach something that is not in the address space.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Window {
-    /// Name of the memory seen through it.
-    pub name: String,
-    /// First address.
-    pub base: Hex,
-    /// Length.
-    pub size_bytes: u64,
-}
-
-/// A mapping.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Mapping {
-    /// First address.
-    pub va: Hex,
-    /// Length.
-    pub size_bytes: u64,
-    /// Name, where it is known: that of the dma-buf, or the program's.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// Size of its pages.
-    pub page_bytes: Option<u64>,
-    /// Memory kind.
-    pub kind: Option<u8>,
-    /// Attributes in words.
-    pub flags: Vec<String>,
-    /// First physical address.
-    pub physical: Option<Hex>,
-}
-
-/// A range without mappings.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Hole {
-    /// First address.
-    pub va: Hex,
-    /// Length.
-    pub size_bytes: u64,
-    /// Whether all of it is taken out of the driver's allocator.
-    pub reserved: bool,
-}
-
-/// A buffer of the process.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct BufferObject {
-    /// Its name, where it has one.
-    pub name: Option<String>,
-    /// Its size, where it is known.
-    pub size_bytes: Option<u64>,
-    /// Its descriptor in the process.
-    pub fd: i32,
-}
-
-/// Sums over an address space.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Totals {
-    /// Mapped bytes.
-    pub mapped_bytes: u64,
-    /// Mapped bytes by size of page; 0 for mappings whose pages are not known.
-    pub by_page_bytes: Vec<(u64, u64)>,
-    /// Reserved bytes.
-    pub reserved_bytes: u64,
-    /// Free bytes between and around the mappings, without the windows.
-    pub free_bytes: u64,
-    /// The largest hole.
-    pub largest_hole_bytes: u64,
-    /// Part of the free space outside the largest hole.
-    pub fragmentation_percent: f64,
 }
 
 /// Severity of a remark.
@@ -190,52 +118,6 @@ pub struct Parts {
     pub untold: Vec<String>,
     /// CPU mappings of the process.
     pub host: Vec<HostRange>,
-}
-
-impl Window {
-    /// A window of [`WINDOW_BYTES`].
-    #[must_use]
-    pub fn new(name: &str, base: u64) -> Self {
-        Self { name: name.to_owned(), base: Hex(base), size_bytes: WINDOW_BYTES }
-    }
-
-    fn end(&self) -> u64 {
-        self.base.0.saturating_add(self.size_bytes)
-    }
-}
-
-impl Mapping {
-    fn end(&self) -> u64 {
-        self.va.0.saturating_add(self.size_bytes)
-    }
-
-    /// A run of pages that tables name.
-    #[must_use]
-    pub fn of_run(run: &Run) -> Self {
-        Self {
-            va: run.va,
-            size_bytes: run.size_bytes,
-            name: None,
-            page_bytes: Some(run.page_bytes),
-            kind: run.physical.map(|_| run.kind),
-            flags: run.flags.iter().map(|flag| (*flag).to_owned()).collect(),
-            physical: run.physical,
-        }
-    }
-
-    /// Kind, pages, flags and name in words.
-    fn describe(&self) -> String {
-        let mut words = Vec::new();
-        words.extend(self.page_bytes.map(|bytes| format!("{} pages", size(bytes))));
-        words.extend(self.kind.map(|kind| match kind_name(kind) {
-            Some(name) => format!("kind {kind} ({name})"),
-            None => format!("kind {kind:#04x}"),
-        }));
-        words.extend(self.flags.iter().cloned());
-        words.extend(self.physical.map(|at| format!("at physical {at}")));
-        words.extend(self.name.as_ref().map(|name| format!("{name:?}")));
-        words.join(", ")
-    }
 }
 
 /// The windows as ports to ga10b place them; the driver does not report them.

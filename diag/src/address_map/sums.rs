@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::address_map::{Hole, Mapping, Range, Totals, Window};
+use crate::address_map::parts::{Hole, Mapping, Totals, Window};
 use crate::hex::Hex;
+use crate::process_map::map::Range;
 
 /// The ranges of `regions` (or between the first and the last mapping) that hold neither a mapping nor a
 /// window.

@@ -67,7 +67,7 @@ fn hardware_number(incident: &Incident) -> Option<Blame<'_>> {
     incident.entries.iter().find(of_hardware).or(first).map(of_number)
 }
 
-/// What the driver's number says.
+/// The unit to blame by the driver's number.
 fn of_number(entry: &Entry) -> Blame<'_> {
     let number = entry.xid.unwrap_or(0);
     let words = match catalogue::xid(number) {

@@ -1,4 +1,4 @@
-//! Whose fault it is, how sure that is, and the action that follows.
+//! Owner of a fault, how sure that is, and the action that follows.
 
 use crate::catalogue::{self, Class};
 use crate::fault::incident::Incident;

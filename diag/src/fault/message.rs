@@ -142,7 +142,7 @@ impl DriverMessage {
     }
 }
 
-/// Whose fault a message is, by the name of the advice on it.
+/// Owner of the fault that a message reports, by the name of the advice on it.
 fn owner(advice: &str, severity: Severity) -> Class {
     match advice {
         // What stops the GPU before any program has a part in it.

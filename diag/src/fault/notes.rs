@@ -9,7 +9,7 @@ use crate::fault::sm::SmRecord;
 use crate::kernel_log::lines::Kind;
 use crate::kernel_log::{Entry, Value};
 
-/// What the lines say beside the error itself.
+/// Facts of the lines beside the error itself.
 pub(super) fn of_lines(
     incident: &Incident,
     subject: Subject,
@@ -30,7 +30,7 @@ pub(super) fn of_lines(
     notes
 }
 
-/// What the registers of the SMs that failed say beside the error itself.
+/// Facts of the registers of the SMs that failed beside the error itself.
 pub(super) fn of_registers(failed: &[&SmRecord], mmu: &[MmuFault]) -> Vec<String> {
     let mut notes = Vec::new();
     if failed.iter().any(|sm| sm.global_esr.value.0 & 4 != 0) {

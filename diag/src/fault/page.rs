@@ -102,7 +102,7 @@ impl Picture {
 /// A page that is being written. Writing to its string cannot fail.
 struct Page {
     out: String,
-    /// What the section has said.
+    /// Sentences of the section so far.
     said: Vec<String>,
     picture: Option<Picture>,
 }

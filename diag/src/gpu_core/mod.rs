@@ -251,7 +251,7 @@ impl WarpView {
             at: pc.map(|pc| code.place(pc)),
             backtrace: calls.iter().map(|call| code.place(call.return_pc)).collect(),
             uniform_registers: if in_full { hex(&warp.uniform_registers) } else { Vec::new() },
-            uniform_predicates: if in_full { warp.uniform_predicates.clone() } else { Vec::new() },
+            uniform_predicates: if in_full { named(&warp.uniform_predicates) } else { Vec::new() },
             lanes: warp.lanes.iter().filter(|_| in_full).map(LaneView::of).collect(),
         }
     }
@@ -265,9 +265,14 @@ impl LaneView {
             exception: Fault::of(lane.exception),
             pc: Hex(lane.pc),
             registers: hex(&lane.registers),
-            predicates: lane.predicates.clone(),
+            predicates: named(&lane.predicates),
         }
     }
+}
+
+/// The predicates that programs set: PT and UPT, behind them, are always true.
+fn named(predicates: &[bool]) -> Vec<bool> {
+    predicates.iter().take(7).copied().collect()
 }
 
 fn hex(words: &[u32]) -> Vec<Hex> {

@@ -18,7 +18,7 @@ pub struct Copied {
     pub subject: &'static str,
     /// Where it is on the machine.
     pub path: String,
-    /// What is copied of it.
+    /// Files that are copied of it.
     pub text: String,
 }
 

@@ -56,7 +56,7 @@ pub struct Versions {
     pub firmware_files: Vec<String>,
     /// The libraries that were found.
     pub libraries: Vec<Library>,
-    /// What does not fit, one sentence each.
+    /// Mismatches, one sentence each.
     pub mismatches: Vec<String>,
 }
 

@@ -4,28 +4,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::process_map::code::Module;
 use crate::process_map::host::HostRange;
-use crate::process_map::map::{Error, Mapping, Process, ProcessMap, Range, Window};
+use crate::process_map::map::{Error, Process, ProcessMap, Space};
 
 /// Schemas whose documents hold maps.
 const KNOWN: [&str; 5] =
     ["nvdiag.map/1", "nvdiag.map/2", "nvdiag.vamap/1", "nvdiag.vamap/2", "nvdiag.info/1"];
-
-/// One of the address spaces of a process that has several.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Space {
-    /// Windows.
-    #[serde(default)]
-    pub windows: Vec<Window>,
-    /// Mappings.
-    #[serde(default)]
-    pub mappings: Vec<Mapping>,
-    /// Ranges that addresses are given out from.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub regions: Vec<Range>,
-    /// Ranges taken out of the driver's allocator.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub reservations: Vec<Range>,
-}
 
 /// A map as a JSON document.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

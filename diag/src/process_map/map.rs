@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 use crate::cubin::Cubin;
 use crate::hex::Hex;
 use crate::process_map::code::{Code, Function, Module};
-use crate::process_map::document::Space;
 use crate::process_map::host::HostRange;
 use crate::process_map::loose::{Guess, Loose, Question, guess};
 use crate::process_map::program::{Error as ProgramError, Program};
@@ -152,6 +151,23 @@ impl Mapping {
     pub const fn contains(&self, va: u64) -> bool {
         va >= self.va.0 && va < self.end()
     }
+}
+
+/// One of the address spaces of a process that has several.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Space {
+    /// Windows.
+    #[serde(default)]
+    pub windows: Vec<Window>,
+    /// Mappings.
+    #[serde(default)]
+    pub mappings: Vec<Mapping>,
+    /// Ranges that addresses are given out from.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub regions: Vec<Range>,
+    /// Ranges taken out of the driver's allocator.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reservations: Vec<Range>,
 }
 
 /// Contents of a process's GPU address space.

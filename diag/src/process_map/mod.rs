@@ -14,9 +14,9 @@ pub(crate) mod program;
 pub(crate) mod whereabouts;
 
 pub use code::{Code, Function, Line, Module, access_of};
-pub use document::{Document, Space};
+pub use document::Document;
 pub use host::HostRange;
 pub use loose::{Guess, Question};
-pub use map::{Error, Found, Mapping, Process, ProcessMap, Range, WINDOW_BYTES, Window};
+pub use map::{Error, Found, Mapping, Process, ProcessMap, Range, Space, WINDOW_BYTES, Window};
 pub use program::Error as ProgramError;
 pub use whereabouts::Whereabouts;

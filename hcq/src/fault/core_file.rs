@@ -116,11 +116,11 @@ fn device(core: &Core, programs: &Registry, raw: &RawFault) -> Device {
         sm_count: info.sm_count,
         warps_per_sm: info.max_warps_per_sm,
         lanes_per_warp: 32,
-        // What the instruction set has, without RZ, PT, URZ and UPT.
-        registers_per_lane: 255,
-        predicates_per_lane: 7,
-        uniform_registers: 63,
-        uniform_predicates: 7,
+        // With RZ, PT, URZ and UPT: cuda-gdb 13.0 reads the last of each, too.
+        registers_per_lane: 256,
+        predicates_per_lane: PT + 1,
+        uniform_registers: 64,
+        uniform_predicates: PT + 1,
         capability: [info.sm >> 8, info.sm & 0xff],
         instruction_bytes: sass::WORD_BYTES as u32,
         contexts: vec![context],
@@ -129,6 +129,9 @@ fn device(core: &Core, programs: &Registry, raw: &RawFault) -> Device {
         ..Device::default()
     }
 }
+
+/// Number of the predicate that is always true.
+const PT: u32 = 7;
 
 /// A loaded program, with the address of its image as its handle.
 fn module(image: &Image) -> Module {
@@ -159,8 +162,16 @@ fn grid(grid: &Grid, programs: &Registry) -> Grid {
 /// The block that was stopped, with the SM's exception in the warp that the SM names.
 fn block(stopped: &Stopped, record: Option<&SmRecord>, programs: &Registry) -> Block {
     let mut block = Block { grid: stopped.grid.id.max(1), ..stopped.block.clone() };
+    let with_true = |predicates: &mut Vec<bool>| {
+        if !predicates.is_empty() {
+            predicates.resize(PT as usize, false);
+            predicates.push(true);
+        }
+    };
     for warp in &mut block.warps {
+        with_true(&mut warp.uniform_predicates);
         for lane in &mut warp.lanes {
+            with_true(&mut lane.predicates);
             let image = programs.image_at(lane.pc);
             let offset = image.as_ref().and_then(|image| image.function_at(lane.pc));
             lane.offset = offset.map_or(0, |(_, offset)| offset);

@@ -5,13 +5,15 @@
 
 mod decoded;
 mod kernels;
+mod launch;
 pub(crate) mod names;
 mod print;
 pub(crate) mod recorded;
 mod work;
 
-pub use decoded::{Decoded, DecodedEntry, DecodedLaunch, Problem, Source, Submissions};
+pub use decoded::{Decoded, DecodedEntry, Problem, Submissions};
 pub use kernels::Kernels;
+pub use launch::{DecodedLaunch, Source};
 pub use names::Names;
 pub use print::{detailed, lines};
 pub use recorded::{Channel, Kernel, Launch, RingEntry, Submission};

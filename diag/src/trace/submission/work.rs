@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::hex::Hex;
 use crate::pushbuffer::command::Write;
-use crate::trace::submission::decoded::DecodedLaunch;
+use crate::trace::submission::launch::DecodedLaunch;
 
 /// Something that a segment has the GPU do.
 #[derive(Clone, Debug, Serialize)]
