@@ -118,7 +118,7 @@ pub fn decode(event: &Event) -> Option<Decoded> {
     Some(decoded)
 }
 
-/// What a pointer leads to: a struct, the elements of an array that are not zero, or a text.
+/// The target of a pointer: a struct, the elements of an array that are not zero, or a text.
 fn behind(pointer: &Pointer, input: &[u8], output: &[u8]) -> Vec<DecodedMemory> {
     let Some(layout) = pointer.layout else {
         let text = |bytes: &[u8]| {

@@ -32,7 +32,7 @@ pub struct DecodedEntry {
     pub read_bytes: Option<usize>,
     /// The commands of the segment.
     pub commands: Vec<Command>,
-    /// What they have the GPU do, in order; a launch is followed by those that depend on it.
+    /// Their work, in order; a launch is followed by those that depend on it.
     pub work: Vec<Work>,
     /// Errors at which the hardware stops.
     pub problems: Vec<Problem>,

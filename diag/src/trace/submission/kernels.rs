@@ -41,7 +41,7 @@ pub struct Kernels(HashMap<i32, Process>);
 #[derive(Debug, Default)]
 struct Process {
     kernels: HashSet<Known>,
-    /// What is loaded where, of code that was looked up.
+    /// Code that was looked up, by its address.
     loaded: HashMap<u64, (Vec<u8>, Option<Kernel>)>,
     /// Ranges of files, which do not change.
     searched: HashSet<Range<u64>>,

@@ -85,7 +85,7 @@ impl Set {
     }
 }
 
-/// What a write starts.
+/// Work that a write starts.
 #[derive(Debug)]
 pub(super) enum Started {
     Work(Work),
