@@ -8,7 +8,7 @@ use crate::fault::incident::{Grouper, Incident};
 use crate::fault::message::Messages;
 use crate::fault::report::{FaultList, FaultReport, Subject, UnknownLine};
 use crate::fault::story::{Context, follow, tell};
-use crate::kernel_log::{Entry, Kind, Parsed, Reader, Role, Source, Unread};
+use crate::kernel_log::{Entry, Kind, Parsed, Reader, Role, Source, Unread, says_failure};
 use crate::known_lines::table::Table;
 use crate::process_map::map::ProcessMap;
 
@@ -149,7 +149,8 @@ impl Session {
         let found = &mut self.found;
         for entry in found.context.failures() {
             let (line, time, text) = (entry.line, entry.time, entry.text);
-            found.unknown(Unread { line, time, source: Source::Other, is_error: true, text });
+            let is_error = says_failure(&text);
+            found.unknown(Unread { line, time, source: Source::Other, is_error, text });
         }
         let (mut messages, messages_dropped) = found.messages.hand_out();
         follow(&mut messages, &faults);

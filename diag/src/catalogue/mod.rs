@@ -29,6 +29,8 @@ pub enum Class {
     Consequence,
     /// Nothing failed.
     Notice,
+    /// No source tells.
+    Unknown,
 }
 
 impl Class {
@@ -43,6 +45,7 @@ impl Class {
             Self::Configuration => "the configuration",
             Self::Consequence => "an earlier error",
             Self::Notice => "nobody: nothing failed",
+            Self::Unknown => "not known",
         }
     }
 }

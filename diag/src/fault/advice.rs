@@ -60,6 +60,7 @@ pub(super) fn advise(
             advice.cause("an address, pitch or size that the copy engine does not take");
             advice.attempt("check alignment and pitch of the transfer; decode it with `nvdiag pushbuf FILE`");
         }
+        Subject::Timeout if report.xid == Some(109) => channel(&mut advice, report),
         Subject::Timeout => timeout(&mut advice, report, blamed),
         Subject::Hardware => {
             advice.cause("a memory cell of the GPU that failed, by chance or for good");

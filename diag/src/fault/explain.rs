@@ -77,6 +77,7 @@ pub fn explain(incident: &Incident, map: &ProcessMap) -> FaultReport {
         verdict: String::new(),
         what,
         device: incident.entries.first().and_then(|e| e.device.clone()),
+        host: incident.entries.first().and_then(|e| e.host.clone()),
         time_us: time.map(|t| t.micros),
         repeats: Repeats::once(time, owners.iter().filter_map(|o| o.channel)),
         owners,

@@ -76,6 +76,7 @@ impl Incident {
             time: None,
             kind,
             device: None,
+            host: None,
             xid: None,
             pid: None,
             comm: None,
@@ -284,7 +285,8 @@ impl Grouper {
         (0..self.open.len()).rev().filter(move |at| {
             let Some(first) = self.open[*at].incident.entries.first() else { return false };
             let same_family = family(first.kind.source()) == family(entry.kind.source());
-            let same_device = first.device == entry.device || entry.kind.source() == Source::Dump;
+            let same_device = first.host == entry.host
+                && (first.device == entry.device || entry.kind.source() == Source::Dump);
             same_family
                 && same_device
                 && (first.pid == entry.pid || first.pid.is_none() || entry.pid.is_none())
@@ -353,7 +355,7 @@ impl Grouper {
         let kinds = TOGETHER.iter().find(|kinds| kinds.contains(&entry.kind))?;
         (0..self.open.len()).rev().find(|at| {
             let first = self.open[*at].incident.entries.first();
-            first.is_some_and(|first| kinds.contains(&first.kind))
+            first.is_some_and(|first| kinds.contains(&first.kind) && first.host == entry.host)
         })
     }
 

@@ -31,7 +31,13 @@ pub(super) fn judge(report: &FaultReport, incident: &Incident, blamed: Option<&E
         };
     }
     let action = |text: &str| text.to_owned();
+    let of_nouveau = incident.has(Kind::NouveauTimeout) || incident.has(Kind::NouveauPbdma);
     let (whose, sure, action) = match report.subject {
+        // A number that no catalogue has.
+        _ if report.xid.is_some() && of_number.is_none() => {
+            (Class::Unknown, Possible, action("ask NVIDIA with the log and `nvdiag report`"))
+        }
+        _ if of_nouveau => (Driver, Likely, action("restart the program; update Mesa and the kernel")),
         Subject::Sm => (Program, Certain, of_instruction(report)),
         Subject::Mmu => mmu(report, incident),
         Subject::Pushbuffer if report.what.name.contains("SIGNATURE") => (Driver, Likely, action(RELOAD)),
@@ -60,7 +66,14 @@ pub(super) fn judge(report: &FaultReport, incident: &Incident, blamed: Option<&E
 
 /// Owner, certainty and action of faults beside the GPU's own, by the kind of their line.
 const PLATFORM: &[(&[Kind], Class, Sure, &str)] = &[
-    (&[Kind::PcieError, Kind::PcieLinkDown], Class::Hardware, Sure::Likely, LINK),
+    (&[Kind::PcieError, Kind::PcieLinkDown, Kind::GpuLost], Class::Hardware, Sure::Likely, LINK),
+    (&[Kind::NvSwitch], Class::Hardware, Sure::Likely, REPLACE),
+    (
+        &[Kind::IommuFault],
+        Class::Driver,
+        Sure::Possible,
+        "update the driver; if the GPU is passed to a guest, check the guest's driver",
+    ),
     (
         &[Kind::OomKill],
         Class::Program,

@@ -86,7 +86,12 @@ impl DriverMessage {
             is_exact: line.by_hand,
             whose: owner(&line.advice, line.severity),
             follows: None,
-            advice: known.advice.to_owned(),
+            advice: match (owner(&line.advice, line.severity), line.advice.as_str()) {
+                (Class::Driver, "arguments" | "order" | "space") => {
+                    Table::built_in().advice("firmware").to_owned()
+                }
+                _ => known.advice.to_owned(),
+            },
             file: site.and_then(|site| given(&site.file)),
             function: site.and_then(|site| given(&site.function)),
             releases: line.releases.clone(),
@@ -172,6 +177,11 @@ impl Messages {
         // Without a frame, words such as `busy` may be of any driver.
         if unread.source == Source::Other && !known.function_agrees && !known.line.is_telling() {
             return false;
+        }
+        // What is printed for information is known, and no finding.
+        let is_ecc = matches!(known.line.advice.as_str(), "corrected" | "ecc");
+        if known.line.level == Level::Info && !is_ecc && !unread.is_error {
+            return true;
         }
         let format = known.line.text.as_str();
         let same = |(kept, message): &&mut (&str, DriverMessage)| {

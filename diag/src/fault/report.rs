@@ -122,6 +122,9 @@ pub struct FaultReport {
     pub what: What,
     /// Device that the lines name.
     pub device: Option<String>,
+    /// Machine that the lines name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
     /// Time, in µs since boot, or since midnight where the log gives no more.
     pub time_us: Option<u64>,
     /// Equal faults: how many, until when, of which channels.
@@ -217,7 +220,8 @@ impl FaultReport {
             (failed, f.mmu.first().and_then(|m| m.address))
         };
         let pid = |f: &Self| f.owners.iter().find_map(|o| o.pid);
-        (self.subject, &self.what, &self.device) == (other.subject, &other.what, &other.device)
+        let machine = |f: &Self| (f.device.clone(), f.host.clone());
+        (self.subject, &self.what, machine(self)) == (other.subject, &other.what, machine(other))
             && self.verdict == other.verdict
             && place(self) == place(other)
             && pid(self) == pid(other)

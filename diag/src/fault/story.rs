@@ -38,11 +38,8 @@ impl Context {
 
     /// Lines of the desktop driver that report a failure and belong to no fault.
     pub(crate) fn failures(&mut self) -> Vec<Entry> {
-        let is_left = |(entry, used): &(Entry, bool)| {
-            entry.kind == Kind::Nvrm
-                && !used
-                && ["fail", "Fail", "error", "ERROR"].iter().any(|w| entry.text.contains(w))
-        };
+        let is_left =
+            |(entry, used): &(Entry, bool)| entry.kind == Kind::Nvrm && !used && says_trouble(&entry.text);
         std::mem::take(&mut self.0).into_iter().filter(is_left).map(|(entry, _)| entry).collect()
     }
 }
@@ -100,7 +97,9 @@ pub(crate) fn tell<T>(
             None => told.push((fault, incident)),
         }
     }
+    told.retain(|(fault, _)| !is_of_container(fault, messages));
     for (fault, _) in &mut told {
+        fault.recover();
         fault.led_to.truncate(4);
         if !fault.led_to.is_empty() && !fault.verdict.contains(THEN) {
             let numbers = fault.led_to.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
@@ -152,6 +151,9 @@ impl FaultReport {
 /// The evidence that `effect` follows from `cause`.
 fn leads_to(cause: &FaultReport, effect: &FaultReport) -> Option<String> {
     let (from, to) = (at(cause), at(effect));
+    if cause.host.as_ref().zip(effect.host.as_ref()).is_some_and(|(a, b)| a != b) {
+        return None;
+    }
     let same_gpu = cause.device == effect.device || cause.device.is_none() || effect.device.is_none();
     if effect.previous.is_some() && effect.previous == cause.xid && same_gpu {
         let number = effect.previous.unwrap_or(0);
@@ -159,7 +161,15 @@ fn leads_to(cause: &FaultReport, effect: &FaultReport) -> Option<String> {
         return Some(format!("the driver names Xid {number} as its cause"));
     }
     let near = |seconds| from.before(to, seconds * SECOND);
-    if cause.has(&[Kind::PcieError, Kind::PcieLinkDown]) && is_of_link(effect) {
+    let link = [Kind::PcieError, Kind::PcieLinkDown];
+    if cause.has(&link) && effect.has(&link) && cause.device == effect.device {
+        return near(10).map(|gap| format!("same link, {gap}"));
+    }
+    let is_lost = cause.xid == Some(79) && effect.has(&[Kind::GpuLost]);
+    if is_lost || cause.has(&[Kind::NvSwitch]) && effect.xid.is_some_and(|x| matches!(x, 74 | 144..=150)) {
+        return near(10).map(|gap| format!("same link, {gap}"));
+    }
+    if cause.has(&link) && is_of_link(effect) {
         let port = cause.port_of(effect)?;
         return near(10).map(|gap| format!("{port}; the GPU's error {gap}"));
     }
@@ -176,11 +186,17 @@ fn leads_to(cause: &FaultReport, effect: &FaultReport) -> Option<String> {
     if !same_gpu || !same_driver || cause.subject == Subject::Platform {
         return None;
     }
+    // A reset channel of another program may have a fault of its own.
+    let pid = |fault: &FaultReport| fault.owners.iter().find_map(|owner| owner.pid);
+    let other_program = pid(cause).is_some() && pid(effect).is_some() && pid(cause) != pid(effect);
+    if effect.xid == Some(43) && other_program && !cause.takes_gpu_down() {
+        return None;
+    }
     if effect.is_sequel() {
         return near(10).map(|gap| format!("same GPU, {gap}"));
     }
     let is_other = cause.xid != effect.xid;
-    (cause.takes_gpu_down() && is_other).then(|| near(10).map(|gap| format!("the GPU was lost; {gap}")))?
+    (cause.takes_gpu_down() && is_other).then(|| near(10).map(|gap| format!("same GPU, {gap}")))?
 }
 
 impl FaultReport {
@@ -202,7 +218,19 @@ impl FaultReport {
 /// Whether a broken link explains the fault.
 fn is_of_link(fault: &FaultReport) -> bool {
     fault.xid.is_some_and(|x| matches!(x, 61 | 62 | 79 | 119 | 120 | 140 | 154 | 45))
-        || fault.has(&[Kind::InitFailed, Kind::Refused])
+        || fault.has(&[Kind::InitFailed, Kind::Refused, Kind::GpuLost])
+}
+
+/// Whether a process was ended for the limit of its container, and no line says that it used the GPU.
+fn is_of_container(fault: &FaultReport, messages: &[DriverMessage]) -> bool {
+    let here = at(fault);
+    let is_near = |m: &DriverMessage| {
+        let there = At { line: m.line, time: m.time };
+        let (first, second) = if there.line < here.line { (there, here) } else { (here, there) };
+        m.is_problem && first.before(second, 60 * SECOND).is_some()
+    };
+    let is_cgroup = fault.evidence.iter().any(|e| e.text.starts_with("Memory cgroup out of memory"));
+    is_cgroup && fault.consequences.is_empty() && !messages.iter().any(is_near)
 }
 
 /// Whether the end of a process for want of memory explains the fault.
@@ -219,7 +247,11 @@ fn of_context(fault: &mut FaultReport, context: &mut Context) {
     let here = at(fault);
     let mut last = fault.evidence.last().map_or(here.line, |e| e.line);
     let is_near = |there: At| here.time.zip(there.time).is_none_or(|(a, b)| a.is_within(b, SECOND));
-    for (entry, used) in &mut context.0 {
+    let host = fault.host.clone();
+    // Further lines of a sentence have no head.
+    let is_here =
+        |(entry, _): &&mut (Entry, bool)| host.is_none() || entry.host.is_none() || entry.host == host;
+    for (entry, used) in context.0.iter_mut().filter(is_here) {
         let there = At { line: entry.line, time: entry.time };
         let link = |evidence: String| Link {
             line: entry.line,
@@ -228,7 +260,7 @@ fn of_context(fault: &mut FaultReport, context: &mut Context) {
             text: entry.text.clone(),
         };
         match entry.kind {
-            Kind::HungTask if there.line > here.line && fault.subject != Subject::Platform => {
+            Kind::HungTask if there.line > here.line && fault.is_waited_for(entry) => {
                 if let Some(gap) = here.before(there, 400 * SECOND) {
                     fault.absorb(link(format!("a task waits for the GPU, {gap}")));
                 }
@@ -241,7 +273,7 @@ fn of_context(fault: &mut FaultReport, context: &mut Context) {
             {
                 fault.root = Some(link("the module of the GPU was refused behind it".to_owned()));
             }
-            Kind::Nvrm if fault.has_number() && there.line > here.line && says_failure(&entry.text) => {
+            Kind::Nvrm if fault.has_number() && there.line > here.line && says_trouble(&entry.text) => {
                 if let Some(gap) = here.before(there, 10 * SECOND).filter(|_| !*used) {
                     *used = true;
                     fault.absorb(link(gap));
@@ -255,9 +287,16 @@ fn of_context(fault: &mut FaultReport, context: &mut Context) {
                 (last, *used) = (there.line, true);
             }
             Kind::Nvrm
+                if fault.has(&[Kind::OtherDriver])
+                    && there.line < here.line
+                    && entry.text.contains("already bound to") =>
+            {
+                fault.say(entry);
+            }
+            Kind::Nvrm
                 if fault.has(&[Kind::InitFailed, Kind::Refused])
                     && there.line < here.line
-                    && says_failure(&entry.text)
+                    && says_trouble(&entry.text)
                     && there.before(here, 10 * SECOND).is_some() =>
             {
                 *used = true;
@@ -275,9 +314,9 @@ fn of_context(fault: &mut FaultReport, context: &mut Context) {
 }
 
 /// Whether a line of the desktop driver says that something failed.
-fn says_failure(text: &str) -> bool {
+fn says_trouble(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
-    ["fail", "error", "cannot", "unexpected", "no firmware", "timeout", "bad state"]
+    ["not responding", "fail", "error", "cannot", "unexpected", "no firmware", "timeout", "bad state"]
         .iter()
         .any(|word| text.contains(word))
 }
@@ -291,6 +330,25 @@ impl FaultReport {
         self.has(&[Kind::ApiMismatch, Kind::Refused, Kind::BarInvalid, Kind::InitFailed, Kind::PowerCable])
     }
 
+    /// Whether a task that hangs waits for this fault: its own program's, or any after a failed recovery.
+    fn is_waited_for(&self, task: &Entry) -> bool {
+        let (pid, comm) = (task.fields.id("pid"), task.fields.text("comm"));
+        let is_own = |owner: &Owner| owner.pid.is_some() && owner.pid == pid || owner.comm.as_deref() == comm;
+        let gave_up = self.has(&[Kind::Quiesce, Kind::RecoveryFailed]);
+        self.subject != Subject::Platform && (gave_up || self.owners.iter().any(is_own))
+    }
+
+    /// Adds the recovery that the driver asks for (Xid 154) to the action.
+    fn recover(&mut self) {
+        let texts =
+            self.evidence.iter().map(|e| &e.text).chain(self.consequences.iter().map(|link| &link.text));
+        let last = texts.rev().find(|text| text.contains("recovery action changed"));
+        let asked = last.and_then(|text| text.rsplit_once('(')?.1.split_once(')'));
+        if let Some((asked, _)) = asked.filter(|(asked, _)| *asked != "None") {
+            self.judgement.action += &format!("; the driver asks for: {asked}");
+        }
+    }
+
     /// Adds what the driver says in a line of its own.
     fn say(&mut self, entry: &Entry) {
         let says = entry.fields.text("says").unwrap_or("");
@@ -301,7 +359,11 @@ impl FaultReport {
             let action = "power-cycle the machine; reseat the GPU and check its power cables; if it returns, replace it (RMA)";
             self.judgement = Judgement::new(Class::Hardware, Sure::Likely, action);
         }
-        if says.contains("WPR2") || says.contains("bad state") {
+        if says.contains("GFW") || says.contains("FSP") {
+            let action =
+                "power-cycle the machine: the board's own firmware did not start; if it returns, replace it";
+            self.judgement = Judgement::new(Class::Hardware, Sure::Possible, action);
+        } else if says.contains("WPR2") || says.contains("bad state") {
             let action = "reset the GPU or power-cycle the machine";
             self.judgement = Judgement::new(Class::Driver, Sure::Possible, action);
         }

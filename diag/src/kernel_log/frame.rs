@@ -55,6 +55,22 @@ pub fn has_time(line: &str) -> bool {
     timestamp(line).0.is_some()
 }
 
+/// The machine that a line of syslog names, before `kernel: `.
+pub(super) fn host(line: &str) -> Option<&str> {
+    let (before, _) = line.split_once(" kernel: ")?;
+    let name = before.rsplit(' ').next()?;
+    (!name.contains([':', ']', '>']) && !name.is_empty()).then_some(name)
+}
+
+/// Whether a line of syslog is a program's, `name[123]: `.
+pub(super) fn is_of_program(line: &str) -> bool {
+    line.match_indices("]: ").any(|(at, _)| {
+        let digits = line[..at].len() - line[..at].trim_end_matches(|c: char| c.is_ascii_digit()).len();
+        let open = at - digits;
+        digits > 0 && line[..open].ends_with('[') && line[..open - 1].ends_with(|c: char| c.is_alphanumeric())
+    })
+}
+
 /// Whether a line of nvgpu ends where its message should begin: wrapped behind the level, or before it.
 #[must_use]
 pub fn lacks_message(line: &str) -> bool {
@@ -158,7 +174,7 @@ fn xid(text: &str) -> Option<Frame<'_>> {
 }
 
 /// Beginnings of lines whose shape begins with the name of their driver.
-const BEGINNINGS: [&str; 21] = [
+const BEGINNINGS: [&str; 22] = [
     "arm-smmu ",
     "tegra-mc ",
     "nvmap: ",
@@ -175,6 +191,7 @@ const BEGINNINGS: [&str; 21] = [
     "could not insert '",
     "host1x ",
     "mc-err: ",
+    "SXid (",
     "Out of memory: Kill",
     "Memory cgroup out of memory: Kill",
     "soctherm: ",
@@ -182,8 +199,12 @@ const BEGINNINGS: [&str; 21] = [
     "reboot: HARDWARE PROTECTION",
 ];
 /// Messages behind the name of a module or a device.
-const BEHIND: [&str; 3] =
-    [": disagrees about version of symbol ", ": version magic ", ": Direct firmware load for "];
+const BEHIND: [&str; 4] = [
+    ": disagrees about version of symbol ",
+    ": version magic ",
+    ": Direct firmware load for ",
+    ": Loading of module with unavailable key",
+];
 /// Drivers of a PCIe port and of a GPU behind one.
 const PCIE: [&str; 2] = ["pcieport ", "nvidia "];
 /// Beginnings of the other frames.

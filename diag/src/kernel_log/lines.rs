@@ -209,7 +209,7 @@ lines! {
             "preempt timeout eng: {engine:d} ctx_stat: {status:d} tsgid: {tsg:d}", "preempt pbdma retries: {retries:d}",
             "preempt eng retries: {retries:d}";
         SwitchTimeoutHost, Cause, "a context switch took too long": "Host pfifo ctxsw timeout error";
-        SwitchTimeout, Cause, "which engine and group the switch waited for":
+        SwitchTimeout, Cause, "a context switch timed out: the engine and the group that it waited for":
             "ctxsw timeout error: active engine id ={engine:d}, tsg={tsg:d}, info: {info:t} ms={ms:d}",
             "ctxsw timeout for rleng: {engine:d} but dev is invalid";
         Watchdog, Cause, "a job ran into the channel's watchdog": "Job on channel {channel:d} timed out";
@@ -322,7 +322,9 @@ lines! {
             "{severity:t} error received: {from:t}", "{severity:t} error message received from {from:t}";
         PcieLinkDown, Platform, "the PCIe link to the device is down":
             "Slot({slot:t}): Link Down", "Slot({slot:t}): Card not present", "containment event, status:{status:x} {rest:t}",
-            "can't recover (no error_detected callback)", "device recovery failed";
+            "can't recover (no error_detected callback)", "device recovery failed",
+            "Unable to change power state from {from_state:t} to {to_state:t}, device inaccessible";
+        IommuFault, Platform, "the IOMMU refused an access of the GPU": "AMD-Vi: Event logged [IO_PAGE_FAULT {rest:t}";
     }
     Other {
         SmmuFault, Platform, "the SMMU refused a device's access":
@@ -367,10 +369,13 @@ lines! {
             "reboot: HARDWARE PROTECTION shutdown (Temperature too high)";
         SymbolVersion, Platform, "a module was built for another kernel or another release of its modules":
             "{module:t}: disagrees about version of symbol {symbol:t}", "{module:t}: version magic {magic:t}";
+        NvSwitch, Platform, "an NVSwitch reports a fatal error": "SXid (PCI:{pci:t}): {number:d}, Fatal, {says:t}";
+        GpuLost, Platform, "the GPU no longer answers on PCIe": "NVRM: GPU {pci:t}: GPU has fallen off the bus.";
         ModuleKey, Context, "the kernel refused a module that no known key signed": "Loading of module with unavailable key is rejected";
         KeyRejected, Platform, "the kernel refused the driver's module: no key that it knows signed it":
             "Failed to insert module '{module:t}': Key was rejected by service",
-            "could not insert '{module:t}': Key was rejected by service";
+            "could not insert '{module:t}': Key was rejected by service",
+            "{module:t}: Loading of module with unavailable key is rejected";
         FirmwareMissing, Platform, "a firmware file of the GPU is missing":
             "{device:t}: Direct firmware load for {file:t} failed with error {error:d}";
         ApiMismatch, Platform, "the driver's library and its kernel module are of different releases":
@@ -396,6 +401,8 @@ lines! {
         McError, Platform, "the memory controller refused an access": "mc-err: ({id:d}) {client:t}: {error:t}";
         McStatus, Detail, "its registers": "mc-err: status = {status:x}; addr = {address:x}", "mc-err: secure: {secure:t}, access-type: {access:t}";
         NouveauFault, Cause, "the MMU's fault (nouveau)":
+            "nouveau {pci:t}: fifo: fault {access_id:h} [{access:t}] at {address:h} engine {engine_id:h} [{engine:t}] client {client_id:h} [{client:t}] reason {reason:h} [{fault:t}] on channel {channel:d} [{instance:h} {comm:t}[{pid:d}]]",
+            "nouveau {pci:t}: fifo: fault {access_id:h} [{access:t}] at {address:h} engine {engine_id:h} [{engine:t}] client {client_id:h} [{client:t}] reason {reason:h} [{fault:t}] on channel {channel:d} [{instance:h} {comm:t}]",
             "nouveau {pci:t}: fifo: {access:t} fault at {address:h} engine {engine_id:h} [{engine:t}] client {client_id:h} [{client:t}] reason {reason:h} [{fault:t}] on channel {channel:d} [{instance:h} {comm:t}[{pid:d}]]",
             "nouveau {pci:t}: fifo: {access:t} fault at {address:h} engine {engine_id:h} [{engine:t}] client {client_id:h} [{client:t}] reason {reason:h} [{fault:t}] on channel {channel:d} [{instance:h} {comm:t}]";
         NouveauData, Cause, "a method with a value that its class does not take (nouveau)":

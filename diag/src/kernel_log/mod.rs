@@ -13,6 +13,8 @@ use serde::Serialize;
 
 pub use frame::{Frame, Time, unframe};
 pub use lines::{Kind, Role, Source, read};
+pub(crate) use stray::says_failure;
+
 pub use shape::{Fields, Reading, Shape, Value};
 
 /// Bytes of a line that are read. A message of the kernel has 1024 at most; collectors of logs store it in a
@@ -31,6 +33,9 @@ pub struct Entry {
     pub kind: Kind,
     /// The device it names.
     pub device: Option<String>,
+    /// The machine that syslog names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
     /// Number of the error (Xid lines).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xid: Option<u32>,
@@ -88,6 +93,7 @@ pub fn parse(number: u64, line: &str) -> Option<Parsed> {
         time: frame.time,
         kind,
         device: frame.device.map(str::to_owned),
+        host: frame::host(line).map(str::to_owned),
         xid: frame.xid,
         pid: frame.pid,
         comm: frame.comm.map(str::to_owned),
@@ -116,6 +122,7 @@ fn unread(number: u64, line: &str, frame: Option<&Frame<'_>>) -> Option<Unread> 
         Some(frame) if frame.source != Source::Other => {
             (frame.source, frame.source == Source::Xid || frame.level == Some("ERR"))
         }
+        _ if frame::is_of_program(line) => return None,
         _ => (Source::Other, stray::of_gpu(line)? == stray::Says::Error),
     };
     let time = frame.and_then(|frame| frame.time);

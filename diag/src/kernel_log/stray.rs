@@ -29,12 +29,18 @@ const ERRORS: [&str; 9] = [
 /// The first of them that is a code of an SM.
 const CODES: usize = 5;
 const NAMES: [&str; 8] = ["nvgpu", "gk20a", "NVRM", "nvmap", "NvMap", "host1x", "arm-smmu", "tegra-mc"];
-/// Beside the desktop driver's name these make an error.
-const FAILED: [&str; 4] = ["fail", "Fail", "error", "ERROR"];
+/// Beside the desktop driver's name these make an error; it prints failures of calls on healthy machines, too.
+const FAILED: [&str; 5] =
+    ["fallen off the bus", "critical error", "rm_init_adapter", "RmInitAdapter", "not responding"];
 
 /// A line without one of these is not about a GPU.
 pub(super) fn words() -> impl Iterator<Item = &'static str> {
     ERRORS.into_iter().chain(NAMES)
+}
+
+/// Whether a line of the desktop driver says that a GPU is lost or was not started.
+pub(crate) fn says_failure(line: &str) -> bool {
+    FAILED.iter().any(|word| line.contains(word))
 }
 
 /// Returns a line's evidence of a GPU error, `None` if it has none. Words of errors count beside the name of a
@@ -51,7 +57,7 @@ pub(super) fn of_gpu(line: &str) -> Option<Says> {
             _ => is_named = true,
         }
     }
-    let failed = line.contains("NVRM") && FAILED.iter().any(|word| line.contains(word));
+    let failed = line.contains("NVRM") && says_failure(line);
     match is_named {
         true if errors > 0 || failed => Some(Says::Error),
         true => Some(Says::Name),
@@ -73,6 +79,7 @@ mod tests {
             ("gk20a 57000000.gpu: mmu fault on engine 0", Some(Says::Error)),
             ("17000000.gpu nvgpu_x [ERR] bad", Some(Says::Error)),
             ("NVRM: rm_init_adapter failed", Some(Says::Error)),
+            ("NVRM: gpumgrGetSomeGpu: Failed to retrieve pGpu - Too early call!.", Some(Says::Name)),
             ("NVRM: loading NVIDIA UNIX Open Kernel Module", Some(Says::Name)),
             ("nvgpu: module license taints kernel", Some(Says::Name)),
             ("app[1]: [ERR] no such file", None),

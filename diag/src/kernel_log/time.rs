@@ -143,7 +143,9 @@ fn bracketed(text: &str) -> Option<Time> {
         Some((seconds, fraction)) if fraction.len() == 6 => {
             let seconds: u64 = seconds.parse().ok()?;
             let micros = seconds.checked_mul(SECOND)?.checked_add(fraction.parse().ok()?)?;
-            Some(Time::since_boot(micros))
+            // Since the Unix epoch, as collectors of logs have it.
+            let clock = if seconds > 1_000_000_000 { Clock::Wall } else { Clock::Boot };
+            Some(Time { clock, ..Time::since_boot(micros) })
         }
         Some(_) => None,
         None => of_calendar(inner),
@@ -238,6 +240,7 @@ mod tests {
             ("10.5.0.2: kern:     err: [2026-11-01T00:00:20.123456789Z]: x", "2026-11-01 00:00:20"),
             ("kern  :err   : [  812.004113] x", "812.004113 s"),
             ("[16:42:53] x", "16:42:53"),
+            ("[1773479619.100000] x", "2026-03-14 09:13:39"),
             ("[99:99:99] x", "none"),
             ("x", "none"),
         ] {

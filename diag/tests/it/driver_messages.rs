@@ -91,7 +91,7 @@ fn stray_lines_that_name_an_error_are_not_passed_over() {
     for line in [
         "hww_warp_esr is 16, says my colleague",
         "screenshot: 0x10 (MISALIGNED_ADDR)",
-        "NVRM: something failed in a new way",
+        "NVRM: the GPU is not responding in a new way",
         "17000000.gpu something_new:12 [ERR] nvgpu is unhappy",
     ] {
         let list = explain(line);

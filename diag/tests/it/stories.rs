@@ -80,11 +80,44 @@ fn power_and_memory_explain_what_stops_behind_them() {
 }
 
 #[test]
+fn faults_of_two_machines_in_one_log_are_two_stories() {
+    let line =
+        |host: &str, second: u32, rest: &str| format!("Mar  4 09:13:{second:02} {host} kernel: {rest}\n");
+    let lost = "NVRM: Xid (PCI:0000:01:00): 48, pid=1, name=a, DBE";
+    let next = "NVRM: Xid (PCI:0000:01:00): 120, pid=2, name=b, GSP task exception";
+    let log = |second: &str| line("node1", 1, lost) + &line(second, 3, next);
+    assert_eq!(told(&log("node1")), [(1, vec![2])]);
+    assert_eq!(told(&log("node2")), [(1, vec![]), (2, vec![])]);
+}
+
+#[test]
+fn the_recovery_that_the_driver_asks_for_is_the_action() {
+    let log = xid(10, "01", 79, "GPU has fallen off the bus.")
+        + &xid(11, "01", 154, "GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)");
+    let list = explain(&log);
+    let action = &list.faults[0].judgement.action;
+    assert!(action.ends_with("the driver asks for: Node Reboot Required"), "{action}");
+    // A number that no catalogue has is nobody's.
+    let list = explain(&xid(10, "01", 999, "something new"));
+    assert_eq!(list.faults[0].judgement.whose, nvdiag::catalogue::Class::Unknown);
+}
+
+#[test]
+fn a_container_that_is_out_of_memory_is_no_fault_of_the_gpu_without_a_line_of_it() {
+    let killed = "[    9.000000] Memory cgroup out of memory: Killed process 7 (java) total-vm:1kB\n";
+    assert_eq!(told(killed), []);
+    let freed = "[    9.100000] nvmap: nvmap_get() java: java attempt to get a freed handle\n";
+    assert_eq!(told(&(killed.to_owned() + freed)), [(1, vec![2])]);
+}
+
+#[test]
 fn tasks_that_hang_are_no_fault_of_the_gpu_by_themselves() {
     let hung = "[  300.000000] INFO: task jbd2/sda1-8:123 blocked for more than 120 seconds.\n";
     assert_eq!(told(hung), []);
-    let fault = nvgpu(100, "sm hww global 0x00000004 warp 0x0000000e");
-    assert_eq!(told(&(fault + hung)), [(1, vec![2])]);
+    let fault = nvgpu(100, "sm hww global 0x00000004 warp 0x0000000e")
+        + &nvgpu(100, "error notifier set to 13 for ch 5 owned by app");
+    assert_eq!(told(&(fault.clone() + hung)), [(1, vec![])]);
+    assert_eq!(told(&(fault + &hung.replace("jbd2/sda1-8", "app"))), [(1, vec![3])]);
 }
 
 #[test]
@@ -99,6 +132,8 @@ fn lines_of_information_and_cut_lines_without_their_shape_are_no_fault() {
         "nouveau 0000:01:00.0: NVIDIA GP107 (137000a1)",
         "tegra-mc 2c00000.memory-controller: sync_state() pending due to 13e40000.host1x",
         "renderer[812]: INFO mmu fault handler installed",
+        "Mar  4 09:13:01 ws1 node-problem-detector[99]: no Xid errors found, NVRM rm_init_adapter healthy",
+        "NVRM: gpumgrGetSomeGpu: Failed to retrieve pGpu - Too early call!.",
     ] {
         let list = explain(line);
         assert!(!nvdiag::Report::has_problem(&list), "{line}: {list:?}");
