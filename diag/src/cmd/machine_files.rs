@@ -1,7 +1,7 @@
 //! A machine's files: this one's, or copies of another's in a folder.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::CString;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ffi::{CString, OsString};
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
@@ -142,7 +142,11 @@ impl Files {
 
     /// The bytes of a file.
     fn bytes(&self, path: &str, most: u64) -> Result<Vec<u8>, Unread> {
-        read_regular(&self.path(path), most).map_err(|error| match error.kind() {
+        let found = self.path(path);
+        if found.as_os_str().is_empty() {
+            return Err(Unread::Refused("it leads through too many links".to_owned()));
+        }
+        read_regular(&found, most).map_err(|error| match error.kind() {
             ErrorKind::NotFound => Unread::Absent,
             ErrorKind::PermissionDenied => Unread::Forbidden,
             _ => Unread::Refused(error.to_string()),
@@ -160,7 +164,11 @@ impl Files {
     }
 
     fn path(&self, path: &str) -> PathBuf {
-        self.root.join(path.trim_start_matches('/'))
+        match self.copied {
+            // A circle of links leads to no file.
+            Some(_) => inside(&self.root, Path::new(path)).unwrap_or_default(),
+            None => self.root.join(path.trim_start_matches('/')),
+        }
     }
 
     /// The nodes of a listing, if there is one and it lists `path`.
@@ -168,6 +176,38 @@ impl Files {
         let nodes = self.copied.as_ref()?.nodes.as_ref()?;
         (path == "/dev" || path.starts_with("/dev/")).then_some(nodes)
     }
+}
+
+/// Where `path` leads in a copy of a machine: links are those of that machine, so absolute ones begin at
+/// `root`, and none leads out of it. `None` for a circle of links.
+fn inside(root: &Path, path: &Path) -> Option<PathBuf> {
+    /// Links that are followed, as the kernel does.
+    const LINKS: usize = 40;
+    let parts = |path: &Path| -> VecDeque<OsString> {
+        path.components().map(|part| part.as_os_str().to_owned()).collect()
+    };
+    let (mut left, mut found, mut links) = (parts(path), Vec::<OsString>::new(), 0);
+    while let Some(part) = left.pop_front() {
+        match part.as_encoded_bytes() {
+            b"/" | b"." => {}
+            b".." => drop(found.pop()),
+            _ => {
+                let here: PathBuf = found.iter().chain([&part]).collect();
+                match fs::read_link(root.join(here)) {
+                    Ok(target) if links < LINKS => {
+                        links += 1;
+                        if target.is_absolute() {
+                            found.clear();
+                        }
+                        left = parts(&target).into_iter().chain(left).collect();
+                    }
+                    Ok(_) => return None,
+                    Err(_) => found.push(part),
+                }
+            }
+        }
+    }
+    Some(root.join(found.iter().collect::<PathBuf>()))
 }
 
 fn listing(text: &str) -> anyhow::Result<BTreeMap<String, Listed>> {
@@ -261,4 +301,36 @@ fn allowed(path: &Path) -> u32 {
     let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return 0 };
     let may = |flag| access(path.as_c_str(), flag).is_ok();
     u32::from(may(AccessFlags::R_OK)) << 2 | u32::from(may(AccessFlags::W_OK)) << 1
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn links_of_a_copy_stay_in_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = folder.path();
+        fs::create_dir_all(root.join("etc/real")).expect("folders");
+        fs::write(root.join("etc/real/file"), "inside").expect("a file");
+        for (target, name) in [
+            ("/etc/shadow", "etc/out"),
+            ("/etc/real", "etc/absolute"),
+            ("../../../../../etc/real/file", "etc/up"),
+            ("circle", "etc/circle"),
+        ] {
+            symlink(target, root.join(name)).expect("a link");
+        }
+        for (path, expected) in [
+            ("/etc/out", "etc/shadow"),
+            ("/etc/absolute/file", "etc/real/file"),
+            ("/etc/up", "etc/real/file"),
+            ("/etc/none/file", "etc/none/file"),
+        ] {
+            assert_eq!(inside(root, Path::new(path)), Some(root.join(expected)), "{path}");
+        }
+        assert_eq!(inside(root, Path::new("/etc/circle")), None);
+    }
 }

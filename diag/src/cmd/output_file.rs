@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
@@ -17,6 +18,8 @@ pub struct OutputFile {
     file: File,
 }
 
+/// Mode of new files: logs and states of a machine are their owner's.
+const OWN: u32 = 0o600;
 /// Names of this program's own streams, whatever a machine has there.
 const STREAMS: [&str; 2] = ["/dev/stdout", "/dev/stderr"];
 
@@ -43,7 +46,7 @@ impl OutputFile {
             "{} is in /dev, whose files are lost with the next boot",
             path.display()
         );
-        let file = open_regular(path, OpenOptions::new().write(true).create(true).truncate(false));
+        let file = open_regular(path, OpenOptions::new().write(true).create(true).truncate(false).mode(OWN));
         let file = file.with_context(cannot)?;
         let own = file.metadata().with_context(cannot)?;
         let streams = [behind(&io::stdout()), behind(&io::stderr())];
@@ -58,7 +61,7 @@ impl OutputFile {
                 1 => format!("{stem}.{extension}"),
                 _ => format!("{stem}-{number}.{extension}"),
             });
-            match File::create_new(&path) {
+            match OpenOptions::new().write(true).create_new(true).mode(OWN).open(&path) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error).with_context(|| format!("cannot write {}", path.display())),
                 Ok(file) => return Ok(Self { path, file }),

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use nvdiag::address_map::spaces::AddressMaps;
 use nvdiag::fault::FaultList;
 use nvdiag::process_map::ProcessMap;
@@ -32,6 +32,7 @@ impl Pictures {
         if !self.is_wanted() {
             return Ok(());
         }
+        ensure!(self.svg.is_none() || self.svg != self.html, "--svg and --html name the same file");
         let has_map = !map.mappings.is_empty() || !map.windows.is_empty();
         let name = map.pid.map_or("the process".to_owned(), |pid| format!("process {pid}"));
         let drawn = has_map.then(|| AddressMaps::of_documents(&name, map));
@@ -51,6 +52,7 @@ const BEGINNING: usize = 4;
 
 /// Writes a picture or a page.
 pub fn put(path: &Path, text: &str) -> anyhow::Result<()> {
+    ensure!(path != Path::new("-"), "a picture or a page goes to a file; one that is called - is ./-");
     let is_own = |start: &[u8]| text.as_bytes().starts_with(&start[..start.len().min(BEGINNING)]);
     ensure_same_kind(path, "a file of the kind that this option writes", is_own)?;
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))

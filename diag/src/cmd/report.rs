@@ -23,8 +23,9 @@ const FAULTS: usize = 100;
 /// Write one archive for a ticket: versions, errors, temperatures, clocks, power, the kernel log, its faults.
 ///
 /// Shows the list of what it holds first, and asks. Names of users and hosts, folders of users, serial
-/// numbers, MAC and IP addresses and command lines are replaced; environments are not read. What the machine
-/// lacks is named in the list. With --pid the address map of a process is added.
+/// numbers, MAC and IP addresses, command lines and what reads like a password or a token are replaced;
+/// environments are not read. Names that programs print stay: look at the log before you send it. What the
+/// machine lacks is named in the list. With --pid the address map of a process is added.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sudo nvdiag report                 lists, asks, writes nvdiag-report-<date>.tar.gz
@@ -145,6 +146,10 @@ impl Archive {
                 return Ok(());
             }
         };
+        if log.contains(&0) {
+            self.manifest.lacks("kernel log", "/dev/kmsg", "it has bytes of zero: a binary, no log");
+            return Ok(());
+        }
         // From the log as it is: no name that is replaced can hide a fault.
         let mut session = Session::new(map, FAULTS);
         session.feed(&log);

@@ -13,8 +13,11 @@ use serde_json::Value;
 /// Names that tell nobody apart: accounts and hosts of default installations.
 const COMMON: &[&str] = &[
     "admin",
+    "cpu",
     "debian",
     "fedora",
+    "gpu",
+    "host",
     "jetson",
     "linux",
     "localhost",
@@ -67,6 +70,12 @@ fn ipv6(found: &Captures<'_>) -> Option<String> {
     (!is_own && !is_name).then(|| format!("{}[ip]{}", &found[0][..at], &found[0][text.len()..]))
 }
 
+/// A serial number has several digits; a word behind `serial` has none.
+fn serial(found: &Captures<'_>) -> Option<String> {
+    let digits = found[2].bytes().filter(u8::is_ascii_digit).count();
+    (digits >= 4).then(|| format!("{}[serial]", &found[1]))
+}
+
 /// `user@host`, which a node of the device tree such as `gpu@17000000` resembles.
 fn account(found: &Captures<'_>) -> Option<String> {
     let is_unit = found[1].bytes().all(|b| b.is_ascii_hexdigit());
@@ -89,13 +98,28 @@ static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
             r#"(\bserial(?:[ _-]?(?:number|num|no)\b\.?["']?\s*[:=]?|\s*=)\s*["']?|\b(?:ecid|s/n)["']?\s*[:=]\s*["']?|\bserialno=)\w[^\s"',;\[]*"#,
             |found| after_first(found, "serial"),
         ),
+        rule(
+            "serial number",
+            r#"(\b(?:serial#?|sn|s/n|service tag)["']?\s*[:=]?\s*["']?)(\w[\w-]{5,})"#,
+            serial,
+        ),
+        rule("serial number", r"(\becid\b\s*[:=]?\s*)(?:0x)?[0-9a-f]{8,}", |f| after_first(f, "serial")),
+        rule("secret", r"(\bauthorization:\s*\w+\s+|\bbearer\s+)\S+", |f| after_first(f, "secret")),
+        rule("secret", r"(\b\w*(?:password|passwd|secret|token|api[_-]?key|privkey)\s*[=:]\s*)\S+", |f| {
+            after_first(f, "secret")
+        }),
+        rule("secret", r"\b(?:gh[opsu]_\w{8,}|akia[0-9a-z]{16}|eyj[\w.-]{20,})", |_| {
+            Some("[secret]".to_owned())
+        }),
+        rule("account", r"(://)[^/\s:@]+:[^/\s@]+@", |found| Some(format!("{}[account]@", &found[1]))),
         rule("identity", r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", |_| {
             Some("[uuid]".to_owned())
         }),
-        rule("identity", r"\b(?:naa|eui|wwn)[.:-]?(?:0x)?[0-9a-f]{16,}\b|\b[0-9a-f]{32}\b", |_| {
+        rule("identity", r"\b(?:naa|eui|wwn)[.:=\s-]{0,2}(?:0x)?[0-9a-f]{16,}\b|\b[0-9a-f]{32}\b", |_| {
             Some("[id]".to_owned())
         }),
         rule("MAC address", r"\b(?:[0-9a-f]{2}[:-]){5,}[0-9a-f]{2}\b", |_| Some("[mac]".to_owned())),
+        rule("MAC address", r"\b(?:[0-9a-f]{4}\.){2}[0-9a-f]{4}\b", |_| Some("[mac]".to_owned())),
         rule("IP address", r"\b(?:\d{1,3}\.){3}\d{1,3}\b", ipv4),
         rule("IP address", r"[\w.]*:[\w.]*:[\w.:]*", ipv6),
         rule("account", r"\b[\w.+-]+@([a-z0-9][\w-]*(?:\.[\w-]+)*)", account),
@@ -134,6 +158,11 @@ impl Redactor {
 
     /// The text without what is private.
     pub fn text(&mut self, text: &str) -> String {
+        // Line by line: patterns search a text of many megabytes over and over.
+        text.split_inclusive('\n').map(|line| self.line(line)).collect()
+    }
+
+    fn line(&mut self, text: &str) -> String {
         let mut text = text.to_owned();
         let Self { names, counts } = self;
         let name: Replace = |_| Some("[name]".to_owned());
@@ -205,6 +234,18 @@ mod tests {
             ("NVRM: GPU Board Serial Number: 1650522012345", "NVRM: GPU Board Serial Number: [serial]"),
             ("usb 1-1: SerialNumber: 60A44C41", "usb 1-1: SerialNumber: [serial]"),
             ("tegra: serial=0423618012345, s/n: A1B2", "tegra: serial=[serial], s/n: [serial]"),
+            (
+                "mmc0: serial 0x1a2b3c4d, SN: 1421122077777, Serial: S4EWNX0R1234",
+                "mmc0: serial [serial], SN: [serial], Serial: [serial]",
+            ),
+            ("ECID 0x80012344705e6f, wwn 0x5002538e40b1c2d3", "ECID [serial], [id]"),
+            ("switch 48b0.2daa.bbc3", "switch [mac]"),
+            (
+                "Authorization: Bearer abc.def --token=tok_123",
+                "Authorization: Bearer [secret] --token=[secret]",
+            ),
+            ("PASSWORD=hunter2 ghp_0123456789abcdef", "PASSWORD=[secret] [secret]"),
+            ("clone https://bob:pw@example.org/x", "clone https://[account]@example.org/x"),
             ("GPU UUID: \t GPU-0f1e2d3c-1111-2222-3333-0123456789ab", "GPU UUID: \t GPU-[uuid]"),
             ("machine 0123456789abcdef0123456789abcdef nvme eui.0025388b11b4c6d7", "machine [id] nvme [id]"),
             ("Kernel command line: root=/dev/x quiet secret=1", "Kernel command line:[command line]"),

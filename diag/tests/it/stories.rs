@@ -80,6 +80,20 @@ fn power_and_memory_explain_what_stops_behind_them() {
 }
 
 #[test]
+fn a_lost_gpu_is_no_part_of_the_fault_of_a_program_before_it() {
+    let fault = xid(
+        10,
+        "01",
+        31,
+        "pid=7, name=a, Ch 00000008, intr 00000000. MMU Fault: ENGINE GRAPHICS GPCCLIENT_T1_0 faulted @ 0x7f00_00000000. Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_READ",
+    );
+    assert_eq!(
+        told(&(fault + &xid(10, "01", 79, "GPU has fallen off the bus."))),
+        [(1, vec![]), (2, vec![])]
+    );
+}
+
+#[test]
 fn faults_of_two_machines_in_one_log_are_two_stories() {
     let line =
         |host: &str, second: u32, rest: &str| format!("Mar  4 09:13:{second:02} {host} kernel: {rest}\n");
