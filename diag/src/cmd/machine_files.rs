@@ -144,7 +144,7 @@ impl Files {
     fn bytes(&self, path: &str, most: u64) -> Result<Vec<u8>, Unread> {
         let found = self.path(path);
         if found.as_os_str().is_empty() {
-            return Err(Unread::Refused("it leads through too many links".to_owned()));
+            return Err(Unread::Refused("Too many levels of links".to_owned()));
         }
         read_regular(&found, most).map_err(|error| match error.kind() {
             ErrorKind::NotFound => Unread::Absent,
