@@ -162,8 +162,17 @@ fn leads_to(cause: &FaultReport, effect: &FaultReport) -> Option<String> {
     }
     let near = |seconds| from.before(to, seconds * SECOND);
     let link = [Kind::PcieError, Kind::PcieLinkDown];
-    if cause.has(&link) && effect.has(&link) && cause.device == effect.device {
-        return near(10).map(|gap| format!("same link, {gap}"));
+    if cause.has(&link) && effect.has(&link) {
+        return near(10).map(|gap| format!("the link above or below, {gap}"));
+    }
+    let failed_start = [Kind::InitFailed, Kind::Refused];
+    if cause.has(&[Kind::FirmwareMissing, Kind::PowerCable, Kind::BarInvalid, Kind::InitFailed])
+        && effect.has(&failed_start)
+    {
+        return near(10).map(|gap| format!("the same start, {gap}"));
+    }
+    if cause.has(&[Kind::HeatShutdown]) && effect.has(&[Kind::HeatShutdown]) {
+        return near(60).map(|gap| format!("the same shutdown, {gap}"));
     }
     let is_lost = cause.xid == Some(79) && effect.has(&[Kind::GpuLost]);
     if is_lost || cause.has(&[Kind::NvSwitch]) && effect.xid.is_some_and(|x| matches!(x, 74 | 144..=150)) {

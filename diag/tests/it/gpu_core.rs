@@ -101,6 +101,11 @@ fn lanes_leave_a_core() {
     }
     let dump = CoreDump::read(std::fs::read(&file).expect("the file").as_slice()).expect("a dump");
     let sm = dump.devices[0].sms.iter().find(|sm| !sm.blocks.is_empty()).expect("an SM");
+    // cuda-gdb reads PT behind the predicates.
+    let device = &dump.devices[0];
+    assert_eq!((device.registers_per_lane, device.predicates_per_lane), (256, 8));
+    let lane = &sm.blocks[0].warps[0].lanes[0];
+    assert_eq!((lane.predicates.len(), lane.predicates.last()), (8, Some(&true)));
     assert_eq!(dump.devices[0].sms.len() as u32, dump.devices[0].sm_count, "debuggers ask for each");
     let cell =
         |n: usize| u32::from_le_bytes(sm.blocks[0].shared[4 * n..4 * n + 4].try_into().expect("4 bytes"));

@@ -125,6 +125,23 @@ fn a_container_that_is_out_of_memory_is_no_fault_of_the_gpu_without_a_line_of_it
 }
 
 #[test]
+fn lines_of_one_start_and_of_one_shutdown_are_one_story() {
+    let missing = "[    9.000000] nvidia 0000:01:00.0: Direct firmware load for nvidia/1/gsp_ga10x.bin failed with error -2\n";
+    let failed = |second: u32| {
+        format!("[   {second:>2}.000000] NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x61:0x56:1697)\n")
+    };
+    assert_eq!(
+        told(&(missing.to_owned() + &failed(10) + &failed(11).replace("0x61", "0x62"))),
+        [(1, vec![2, 3])]
+    );
+    assert_eq!(told(&(missing.to_owned() + &failed(40))), [(1, vec![]), (2, vec![])]);
+    let hot =
+        "[   10.000000] thermal thermal_zone3: gpu-thermal: critical temperature reached, shutting down\n";
+    let off = "[   11.000000] reboot: HARDWARE PROTECTION shutdown (Temperature too high)\n";
+    assert_eq!(told(&(hot.to_owned() + off)), [(1, vec![2])]);
+}
+
+#[test]
 fn tasks_that_hang_are_no_fault_of_the_gpu_by_themselves() {
     let hung = "[  300.000000] INFO: task jbd2/sda1-8:123 blocked for more than 120 seconds.\n";
     assert_eq!(told(hung), []);
