@@ -306,6 +306,7 @@ fn feed_file(path: &Path, session: &mut Session) -> anyhow::Result<()> {
         "stdin is a device, which may have no end, and no log"
     );
     let packed = Packed::of(&start);
+    let (is_packed, mut any) = (packed.is_some(), false);
     let input = io::Cursor::new(start).chain(input);
     let mut input: Box<dyn Read> = match packed {
         None => Box::new(input),
@@ -327,8 +328,14 @@ fn feed_file(path: &Path, session: &mut Session) -> anyhow::Result<()> {
                     path.display()
                 );
                 session.feed(&bytes[..len]);
+                any = true;
             }
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            // Of a packed log that is cut off the lines before the cut are known.
+            Err(e) if is_packed && any && e.kind() == io::ErrorKind::UnexpectedEof => {
+                eprintln!("nvdiag: {} is cut off: the lines before its end are read", path.display());
+                return Ok(());
+            }
             Err(e) => return Err(e).with_context(failed),
         }
     }

@@ -307,3 +307,17 @@ fn a_window_is_given_as_to_vamap() {
         document(&[&["--log", "-"], &window[..]].concat(), &XID.replace("7295_01400000", "7295_00400000"));
     assert_eq!(list["faults"][0]["access"]["window"], "shared", "{list}");
 }
+
+#[test]
+fn the_lines_of_a_packed_log_that_is_cut_off_are_read() {
+    use std::io::Write;
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::none());
+    let fault = "nvgpu: 17000000.gpu f:1 [ERR]  sm hww global 0x00000004 warp 0x0000000e\n";
+    let filler = "usb 1-1: new device\n".repeat(8000);
+    packed.write_all((fault.to_owned() + &filler).as_bytes()).expect("packed");
+    let bytes = packed.finish().expect("packed");
+    let path = file(&folder, "log.gz", &bytes[..bytes.len() / 2]);
+    let (code, out, err) = nvdiag(&["esr", &path], "");
+    assert!(code == 1 && out.contains("OOR_ADDR") && err.contains("is cut off"), "{code} {out}{err}");
+}

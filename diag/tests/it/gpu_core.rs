@@ -40,8 +40,8 @@ fn program_whose_lanes_fail() {
     println!("VA {:#x}\nFAULT {error}", buffer.va().raw() + 4);
 }
 
-/// Runs that program and returns the file that it names, and the address that it passed to the kernel.
-fn core_of_lanes(folder: &Path) -> (PathBuf, u64) {
+/// Runs that program and returns its error, and the address that it passed to the kernel.
+fn fault_of_lanes(folder: &Path) -> (String, u64) {
     let output = Command::new(std::env::current_exe().expect("this test"))
         .args(["--exact", "gpu_core::program_whose_lanes_fail", "--ignored", "--nocapture"])
         .env("HCQ_CORE", folder)
@@ -51,15 +51,23 @@ fn core_of_lanes(folder: &Path) -> (PathBuf, u64) {
     let line =
         |start: &str| text.lines().find_map(|line| line.strip_prefix(start)).expect("the line").to_owned();
     let va = u64::from_str_radix(&line("VA 0x"), 16).expect("an address");
-    let error = line("FAULT ");
-    let file = error.split_once("; GPU core dump in ").expect("the error names the file").1;
-    (PathBuf::from(file), va)
+    (line("FAULT "), va)
+}
+
+#[test]
+fn a_core_that_cannot_be_written_is_told_in_the_error() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (error, _) = fault_of_lanes(&folder.path().join("none"));
+    assert!(error.contains("; no GPU core dump (HCQ_CORE): cannot write to"), "{error}");
+    assert!(error.contains("No such file"), "{error}");
 }
 
 #[test]
 fn lanes_leave_a_core() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (file, va) = core_of_lanes(folder.path());
+    let (error, va) = fault_of_lanes(folder.path());
+    let file = error.split_once("; GPU core dump in ").expect("the error names the file").1;
+    let file = PathBuf::from(file);
     let document = json(&[], &file);
     assert_eq!(document["schema"], "nvdiag.core/1");
     let device = &document["devices"][0];

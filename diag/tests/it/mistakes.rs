@@ -107,7 +107,10 @@ fn packed_logs_are_unpacked_or_the_tool_is_named() {
     let document: Value = serde_json::from_str(&out).expect("one JSON document");
     assert_eq!((code, &document["lines"]), (1, &Value::from(10)));
     let cut = files.put("cut.gz", &packed[..packed.len() / 2]);
-    refused(&["esr", "--log", &cut], &["cut.gz"]);
+    let (code, _, err) = nvdiag(&["esr", "--log", &cut]);
+    assert!(code == 1 && err.contains("cut.gz is cut off"), "{code} {err}");
+    let head = files.put("head.gz", &packed[..12]);
+    refused(&["esr", "--log", &head], &["head.gz"]);
     for (start, tool) in [
         (&b"\xfd7zXZ\0\0\x04"[..], "xzcat"),
         (b"\x28\xb5\x2f\xfd\x24\0\0\0", "zstdcat"),

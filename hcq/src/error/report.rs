@@ -211,8 +211,8 @@ pub struct FaultReport {
     /// The software ga10b's account of it: block, warp and lanes; the reason it stopped a launch that cannot
     /// end; and calls before the fault that a real machine does not survive. Empty on hardware.
     pub explanation: Vec<String>,
-    /// The GPU core dump that was written of it: `HCQ_CORE` names the folder.
-    pub core: Option<PathBuf>,
+    /// The GPU core dump that was written of it, or why there is none: `HCQ_CORE` names the folder.
+    pub core: Option<Result<PathBuf, String>>,
     /// The driver's records, from which all this was decoded.
     pub raw: FaultRecord,
 }
@@ -251,8 +251,10 @@ impl fmt::Display for FaultReport {
         if self.raw.sms.iter().all(|sm| sm.code() == 0) {
             self.explanation.iter().try_for_each(|words| write!(f, "; {words}"))?;
         }
-        if let Some(core) = &self.core {
-            write!(f, "; GPU core dump in {}", core.display())?;
+        match &self.core {
+            Some(Ok(core)) => write!(f, "; GPU core dump in {}", core.display())?,
+            Some(Err(why)) => write!(f, "; no GPU core dump (HCQ_CORE): {why}")?,
+            None => {}
         }
         Ok(())
     }
@@ -292,7 +294,7 @@ mod tests {
                 distance: 1,
             }),
             explanation: Vec::new(),
-            core: Some("cores/gpu-core.7.0.nvcudmp".into()),
+            core: Some(Ok("cores/gpu-core.7.0.nvcudmp".into())),
             raw: FaultRecord { notifier: 31, ..Default::default() },
         };
         assert_eq!(

@@ -37,9 +37,8 @@ pub(crate) fn is_asked_for() -> bool {
     folder().is_some()
 }
 
-/// Writes the file of a fault, if it is asked for, and returns its name. A failure is logged: the fault is told
-/// without it.
-pub(crate) fn write(core: &Core, programs: &Registry, raw: &RawFault) -> Option<PathBuf> {
+/// Writes the file of a fault, if it is asked for, and returns its name, or why it could not be written.
+pub(crate) fn write(core: &Core, programs: &Registry, raw: &RawFault) -> Option<Result<PathBuf, String>> {
     let folder = folder()?;
     let dump = CoreDump {
         generator: Some(generator()),
@@ -47,13 +46,8 @@ pub(crate) fn write(core: &Core, programs: &Registry, raw: &RawFault) -> Option<
         ..CoreDump::default()
     };
     let bytes = dump.to_bytes().map_err(io::Error::other);
-    match bytes.and_then(|bytes| save(folder, &bytes)) {
-        Ok(path) => Some(path),
-        Err(error) => {
-            tracing::warn!(folder = %folder.display(), %error, "no GPU core dump can be written");
-            None
-        }
-    }
+    let saved = bytes.and_then(|bytes| save(folder, &bytes));
+    Some(saved.map_err(|error| format!("cannot write to {}: {error}", folder.display())))
 }
 
 /// Writes a new file that its owner alone can read: it holds the program's data.
