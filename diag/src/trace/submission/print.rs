@@ -84,6 +84,12 @@ fn launch_line(launch: &Value) -> String {
         let error = launch["error"].as_str().map_or(queue, str::to_owned);
         return format!("{NAME}launch{NAME:#}  QMD at {}: {error}", text(&launch["address"]));
     }
+    if list(what, "grid").iter().any(|axis| axis.as_u64() == Some(0)) {
+        let address = text(&launch["address"]);
+        return format!(
+            "{NAME}launch{NAME:#}  QMD at {address}: empty where it was read, so written elsewhere"
+        );
+    }
     let axes = |key: &str| list(what, key).iter().map(text).collect::<Vec<_>>().join("x");
     let name = match launch["kernel"].as_str() {
         Some(name) => shown(name),
@@ -179,4 +185,22 @@ fn launch(launch: &Value, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "          {PROBLEM}{}{PROBLEM:#}", text(&problem["text"]))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_qmd_of_zeros_is_no_launch_of_no_blocks() {
+        let qmd = |grid: [u32; 3]| {
+            let launch = json!({"grid": grid, "block": [1, 1, 1], "shared_bytes": 0, "program": "0x0"});
+            json!({"address": "0x1000", "qmd": {"launch": launch}})
+        };
+        let shown = |grid| anstream::adapter::strip_str(&launch_line(&qmd(grid))).to_string();
+        assert!(shown([0, 0, 0]).starts_with("launch  QMD at 0x1000: empty"), "{}", shown([0, 0, 0]));
+        assert!(shown([2, 1, 1]).contains("grid 2x1x1"), "{}", shown([2, 1, 1]));
+    }
 }
