@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::catalogue::{self, Class};
+use crate::catalogue::{Class, class_of};
 use crate::fault::explain::explain;
 use crate::fault::incident::{Grouper, Incident};
 use crate::fault::message::Messages;
@@ -58,9 +58,7 @@ impl Found {
             self.faults.pop_front();
         }
     }
-}
 
-impl Found {
     /// Takes a line that is not explained.
     fn unknown(&mut self, unread: Unread) {
         self.unknown_count += 1;
@@ -199,8 +197,7 @@ fn doubted(parsed: Parsed) -> Parsed {
 
 /// Whether an Xid reports that nothing failed.
 fn is_notice(entry: &Entry) -> bool {
-    let known = entry.xid.and_then(catalogue::xid);
-    known.is_some_and(|known| known.class == Class::Notice) && entry.kind == Kind::XidOther
+    entry.kind == Kind::XidOther && class_of(entry.xid) == Some(Class::Notice)
 }
 
 fn sort(parsed: Parsed, grouper: &mut Grouper, found: &mut Found) {

@@ -98,6 +98,12 @@ pub fn xid(number: u32) -> Option<&'static Error> {
     xids().iter().find(|error| error.number == number)
 }
 
+/// Owner of the errors of an Xid, where a line has one that is known.
+#[must_use]
+pub fn class_of(number: Option<u32>) -> Option<Class> {
+    number.and_then(xid).map(|known| known.class)
+}
+
 /// The error notifier of that number.
 #[must_use]
 pub fn notifier(number: u32) -> Option<&'static Error> {

@@ -58,11 +58,11 @@ fn memory_cells(incident: &Incident) -> Option<Blame<'_>> {
 
 /// An Xid of hardware, or one of the driver before all others: whatever else is reported follows from it.
 fn hardware_number(incident: &Incident) -> Option<Blame<'_>> {
-    let class = |e: &Entry| Some(catalogue::xid(e.xid?)?.class);
-    let of_hardware = |e: &&Entry| e.kind == Kind::XidOther && class(e) == Some(Class::Hardware);
+    let of_hardware =
+        |e: &&Entry| e.kind == Kind::XidOther && catalogue::class_of(e.xid) == Some(Class::Hardware);
     let first = incident.entries.first().filter(|e| {
         e.kind == Kind::XidOther
-            && matches!(class(e), Some(Class::Driver | Class::Power | Class::Configuration))
+            && matches!(catalogue::class_of(e.xid), Some(Class::Driver | Class::Power | Class::Configuration))
     });
     incident.entries.iter().find(of_hardware).or(first).map(of_number)
 }

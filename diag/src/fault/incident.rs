@@ -3,7 +3,7 @@
 use nv_hw::fault::{fault_type, warp_esr};
 use std::collections::VecDeque;
 
-use crate::catalogue::{self, Class};
+use crate::catalogue::{Class, class_of};
 use crate::kernel_log::Entry;
 use crate::kernel_log::lines::{Kind, Role, Source};
 use crate::kernel_log::shape::Value;
@@ -193,12 +193,6 @@ fn channel(entry: &Entry) -> Option<u32> {
     }
 }
 
-/// Whether an Xid is one of the hardware.
-fn is_of_hardware(entry: &Entry) -> bool {
-    let known = entry.xid.and_then(catalogue::xid);
-    known.is_some_and(|known| known.class == Class::Hardware)
-}
-
 /// The channel group a line names.
 fn tsg(entry: &Entry) -> Option<u32> {
     match entry.kind {
@@ -344,7 +338,7 @@ impl Grouper {
                 find(&|i| !i.told && fits(i)).or_else(|| find(&told_only))
             }
             // Lost hardware is no part of a program's fault.
-            Kind::XidOther if is_of_hardware(entry) => {
+            Kind::XidOther if class_of(entry.xid) == Some(Class::Hardware) => {
                 find(&|i| !i.told && fits(i) && i.incident.entries.iter().all(|e| e.kind == Kind::XidOther))
             }
             _ => find(&|i| !i.told && fits(i)),

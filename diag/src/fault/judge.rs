@@ -59,7 +59,7 @@ pub(super) fn judge(report: &FaultReport, incident: &Incident, blamed: Option<&E
             Some(known) => (known.class, Possible, known.action.clone()),
             None => (Program, Possible, action("find the first error of this channel; restart the program")),
         },
-        Subject::Platform => return platform(report, blamed.map(|e| e.kind)),
+        Subject::Platform => return platform(blamed.map(|e| e.kind)),
     };
     Judgement::new(whose, sure, action)
 }
@@ -145,11 +145,8 @@ const PLATFORM: &[(&[Kind], Class, Sure, &str)] = &[
 ];
 
 /// Judges a fault of another unit.
-fn platform(report: &FaultReport, kind: Option<Kind>) -> Judgement {
+fn platform(kind: Option<Kind>) -> Judgement {
     let row = PLATFORM.iter().find(|(kinds, ..)| kind.is_some_and(|kind| kinds.contains(&kind)));
-    if kind == Some(Kind::Refused) && report.notes.iter().any(|note| note.contains("fallen off the bus")) {
-        return Judgement::new(Class::Hardware, Sure::Likely, LINK);
-    }
     match row {
         Some((_, whose, sure, action)) => Judgement::new(*whose, *sure, *action),
         None => Judgement::new(

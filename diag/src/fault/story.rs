@@ -20,8 +20,6 @@ const MAX_LINKS: usize = 32;
 /// Lines between cause and consequence in a log without times.
 const MAX_LINES: u64 = 100;
 const SECOND: u64 = 1_000_000;
-/// Between a verdict and the Xids that follow.
-const THEN: &str = ", then Xid ";
 
 /// Lines that are no fault by themselves.
 #[derive(Debug, Default)]
@@ -101,9 +99,9 @@ pub(crate) fn tell<T>(
     for (fault, _) in &mut told {
         fault.recover();
         fault.led_to.truncate(4);
-        if !fault.led_to.is_empty() && !fault.verdict.contains(THEN) {
+        if !fault.led_to.is_empty() {
             let numbers = fault.led_to.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
-            fault.verdict += &format!("{THEN}{numbers}");
+            fault.verdict += &format!(", then Xid {numbers}");
         }
         of_context(fault, context);
         if fault.root.is_none() {
@@ -142,9 +140,8 @@ impl FaultReport {
 
     /// Whether it leaves the GPU unusable, so that all of its work fails.
     fn takes_gpu_down(&self) -> bool {
-        let number = self.xid.unwrap_or(0);
-        let class = catalogue::xid(number).map(|known| known.class);
-        matches!(number, 61 | 62 | 119 | 120) || self.xid.is_some() && class == Some(Class::Hardware)
+        matches!(self.xid, Some(61 | 62 | 119 | 120))
+            || catalogue::class_of(self.xid) == Some(Class::Hardware)
     }
 }
 
@@ -408,15 +405,14 @@ fn of_message(fault: &mut FaultReport, messages: &[DriverMessage]) {
 /// Marks messages that follow from a fault, or from the first message of the same second.
 pub(crate) fn follow(messages: &mut [DriverMessage], faults: &[FaultReport]) {
     messages.sort_by_key(|m| m.line);
-    let places: Vec<(At, String)> =
-        faults.iter().map(|f| (at(f), f.device.clone().unwrap_or_default())).collect();
+    let places: Vec<At> = faults.iter().map(at).collect();
     let mut first: Option<At> = None;
     for message in messages.iter_mut().filter(|m| m.is_problem) {
         let here = At { line: message.line, time: message.time };
-        let fault = places.iter().find(|(there, _)| {
+        let fault = places.iter().find(|there| {
             there.line == here.line || there.line < here.line && there.before(here, 10 * SECOND).is_some()
         });
-        if let Some((there, _)) = fault {
+        if let Some(there) = fault {
             message.follows = Some(there.line);
             continue;
         }
