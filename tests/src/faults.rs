@@ -8,12 +8,14 @@ use hcq::{Args, Device, Error, FaultKind, FaultReport, Kernel, LaunchConfig};
 
 use crate::harness::{DEADLINE, Test, open};
 use crate::kernels::{Kernels, SUITE, arch};
+use crate::launches::{WAITS, meet};
 
 pub const TESTS: &[Test] = &[
     Test { name: "a_load_from_unmapped_memory_is_reported", run: unmapped_load, sim_only: false },
     Test { name: "a_store_to_unmapped_memory_is_reported", run: unmapped_store, sim_only: false },
     Test { name: "a_misaligned_load_is_reported", run: misaligned, sim_only: false },
     Test { name: "an_illegal_instruction_is_reported", run: illegal_instruction, sim_only: false },
+    Test { name: "a_barrier_with_a_count_it_does_not_take_is_reported", run: barrier_count, sim_only: false },
     Test { name: "a_trap_is_reported", run: trap, sim_only: false },
     Test { name: "a_lost_device_stays_lost_and_a_new_one_works", run: recovery, sim_only: false },
 ];
@@ -136,6 +138,23 @@ fn trap() -> Result<()> {
     ensure!(report.kind == FaultKind::IllegalInstruction, "the wrong kind: {report}");
     if let Some(instruction) = &report.instruction {
         ensure!(instruction.contains("BPT"), "the wrong instruction: {report}");
+    }
+    Ok(())
+}
+
+/// A count that is no multiple of 32, and one that differs from that of those who came before.
+fn barrier_count() -> Result<()> {
+    let waits = |count| [0, 0, WAITS, count];
+    let later = [10_000, 0, WAITS, 96];
+    for ways in [vec![waits(48); 2], vec![waits(64), waits(64), later, later, later, later]] {
+        match meet(&open()?, &ways).map_err(|e| e.downcast::<Error>()) {
+            Err(Ok(Error::Fault(report))) => {
+                println!("{report}");
+                ensure!(report.kind == FaultKind::IllegalParameter, "the wrong kind: {report}");
+                ensure!(report.instruction.as_ref().is_none_or(|i| i.contains("BAR")), "{report}");
+            }
+            other => bail!("{ways:?}: expected a fault, not {other:?}"),
+        }
     }
     Ok(())
 }

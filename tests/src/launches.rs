@@ -1,7 +1,7 @@
 //! Launches: arguments, grids, shared and local memory, many of them.
 
 use anyhow::{Result, ensure};
-use hcq::{Args, LaunchConfig};
+use hcq::{Args, Device, LaunchConfig};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -17,6 +17,7 @@ pub const TESTS: &[Test] = &[
     Test { name: "dynamic_shared_memory_of_every_size", run: shared_memory, sim_only: false },
     Test { name: "local_memory_is_each_threads_own", run: local_memory, sim_only: false },
     Test { name: "atomics_lose_no_count", run: atomics, sim_only: false },
+    Test { name: "barriers_count_who_arrives_and_not_who_exits", run: named_barriers, sim_only: false },
     Test { name: "launches_that_cannot_run_are_errors", run: refusals, sim_only: false },
 ];
 
@@ -42,6 +43,52 @@ fn fill() -> Result<()> {
         ensure!(got[n as usize..].iter().all(|&w| w == 0xEEEE_EEEE), "n = {n}: written behind the end");
     }
     Ok(())
+}
+
+/// The way of half a warp to `named_barrier`: reads of the flag before it goes on, value for the flag, what it
+/// does there, and its count.
+pub(crate) type Way = [u32; 4];
+pub(crate) const EXITS: u32 = 0;
+pub(crate) const WAITS: u32 = 1;
+pub(crate) const ARRIVES: u32 = 2;
+pub(crate) const WAITS_FOR_ALL: u32 = 3;
+
+/// One block takes these ways; returns 1 + what each half of a warp reads of the flag behind the barrier, or 0.
+pub(crate) fn meet(device: &Device, ways: &[Way]) -> Result<Vec<u32>> {
+    let kernel = Kernels::load(device)?.get("named_barrier")?;
+    let (plan, out) = (device.alloc(16 * ways.len() as u64)?, device.alloc(132)?);
+    plan.write_slice(0, ways.as_flattened())?;
+    out.write(0, &[0; 132])?;
+    let mut queue = device.queue()?;
+    let config = LaunchConfig::new(1, 16 * ways.len() as u32);
+    // SAFETY: it reads a row of the plan for each half of a warp, and writes its word and the flag of `out`.
+    unsafe { queue.launch(&kernel, config, &Args::new().buffer(&plan).buffer(&out))? };
+    queue.submit()?.wait(DEADLINE)?;
+    Ok(out.read_vec(0, ways.len())?)
+}
+
+fn named_barriers() -> Result<()> {
+    const LATE: u32 = 20_000;
+    let check = |what: &str, ways: &[Way], want: &[u32]| {
+        let got = meet(&open()?, ways)?;
+        ensure!(got == want, "{what}: {got:?}, expected {want:?}");
+        Ok(())
+    };
+    let waits = |count| [0, 0, WAITS, count];
+    let gives = [0, 7776, ARRIVES, 96];
+    let (now, late) = ([0, 0, EXITS, 0], [LATE, 5, EXITS, 0]);
+    let ways = [gives, gives, waits(96), waits(96), waits(96), waits(96)];
+    let got = meet(&open()?, &ways)?;
+    ensure!(got[2..] == [7777; 4], "an arrival before its warp exits: {got:?}");
+    let slow = [LATE, 5, WAITS, 64];
+    let ways = [waits(64), waits(64), slow, slow, now, now];
+    check("a warp that exits does not count", &ways, &[6, 6, 6, 6, 0, 0])?;
+    let all = [0, 0, WAITS_FOR_ALL, 0];
+    let ways = [all, all, all, all, late, late];
+    check("without a count, the last exit lets the others go", &ways, &[6, 6, 6, 6, 0, 0])?;
+    check("half a warp is there, the other exits", &[waits(64), waits(64), waits(64), late], &[6, 6, 6, 0])?;
+    let twice = [0, 0, ARRIVES, 64];
+    check("two warps of three", &[twice, twice, waits(64), waits(64), now, now], &[1, 1, 1, 1, 0, 0])
 }
 
 /// x = 3 x + k for k = 0 ... 9,999, each its own submission and wait.

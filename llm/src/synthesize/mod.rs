@@ -133,6 +133,14 @@ impl Synthesis {
         self
     }
 
+    /// Sets another length of a head's vector, which rotates whole, without factors.
+    #[must_use]
+    pub fn with_head_dim(mut self, head_dim: usize) -> Self {
+        let config = Config { head_dim, rope_dim: head_dim, rope_factors: None, ..*self.config };
+        self.config = Box::new(config);
+        self
+    }
+
     /// Shape and constants.
     pub fn config(&self) -> &Config {
         &self.config

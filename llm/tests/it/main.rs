@@ -29,6 +29,7 @@ mod schedule_model;
 mod schedule_prompts;
 mod sentencepiece;
 mod session;
+mod small_models;
 mod speculate;
 mod speculate_model;
 mod step_code;

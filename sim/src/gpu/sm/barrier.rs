@@ -1,9 +1,18 @@
 //! The barriers of a block: threads arrive, wait and exit.
+//!
+//! An H100 says what happens at the edges (`named_barrier` of `tests/kernels/suite.ptx`); what an SM 8.x does
+//! there is not measured, and taken to be the same:
+//! - A barrier with a count is complete when as many threads have arrived. Warps that exit neither count nor
+//!   lower the count: if too few are left, the others wait for ever.
+//! - One without a count waits for the warps of the block that have not exited.
+//! - A warp arrives as a whole, once its lanes that have not exited are there, and counts as 32 threads.
+//! - A count that is no multiple of 32, or another one than that of those who came before, is an error.
+//! - A block may end with arrivals that no one has waited for.
 
 use crate::gpu::sm::block::Barrier;
 use crate::gpu::sm::core::{Core, Flow};
 use crate::gpu::sm::fault::esr;
-use crate::gpu::sm::warp::{Wait, Waiting};
+use crate::gpu::sm::warp::{Wait, Waiting, Warp};
 
 /// Arrival of threads at a barrier.
 #[derive(Clone, Copy, Debug)]
@@ -28,8 +37,13 @@ impl Core<'_> {
         }
         let warp = self.warp.index;
         let live = self.warp.live;
+        let all = 32 * self.block.warps.len() as u32;
         let barrier = &mut self.block.barriers[id as usize];
-        barrier.wanted = count.div_ceil(32) * 32;
+        let whole = |count: u32| if count == 0 { all } else { count };
+        if !count.is_multiple_of(32) || barrier.has_begun() && whole(barrier.wanted) != whole(count) {
+            return self.raise(esr::ILLEGAL_INSTR_PARAM, lanes, None, None);
+        }
+        barrier.wanted = count;
         barrier.any = any;
         barrier.votes[0] += (votes & lanes).count_ones();
         barrier.votes[1] += (!votes & lanes).count_ones();
@@ -56,13 +70,15 @@ impl Core<'_> {
 
     /// Lets the waiters of a barrier go if it is complete.
     fn complete_barrier(&mut self, id: usize) {
-        let own = u32::from(!self.warp.is_done());
         let me = self.warp.index as usize;
-        let others =
-            self.block.warps.iter().enumerate().filter(|(i, w)| *i != me && !w.is_done()).count() as u32;
+        let wanted = match self.block.barriers[id].wanted {
+            0 => {
+                let alive = |(i, w): (usize, &Warp)| !if i == me { &self.warp } else { w }.is_done();
+                32 * self.block.warps.iter().enumerate().filter(|&at| alive(at)).count() as u32
+            }
+            count => count,
+        };
         let barrier = &mut self.block.barriers[id];
-        let all = 32 * (own + others);
-        let wanted = if barrier.wanted == 0 { all } else { barrier.wanted.min(all.max(32)) };
         if barrier.arrived == 0 || barrier.arrived < wanted {
             return;
         }

@@ -11,7 +11,7 @@ use crate::gpu::sm::warp::{Wait, Warp};
 pub(crate) struct Barrier {
     /// Threads that have arrived, whole warps at a time.
     pub arrived: u32,
-    /// Threads to wait for; 0 means all of the block.
+    /// Threads to wait for, as those who have come say; 0 means all of the block that have not exited.
     pub wanted: u32,
     /// Lanes of a diverged warp that came while others are still away, by warp.
     pub partial: Vec<(u32, u32)>,
@@ -22,6 +22,11 @@ pub(crate) struct Barrier {
 }
 
 impl Barrier {
+    /// Whether threads have come to it since it was last complete.
+    pub fn has_begun(&self) -> bool {
+        self.arrived != 0 || !self.partial.is_empty()
+    }
+
     /// Back to the state of a block that begins.
     fn reset(&mut self) {
         let mut partial = std::mem::take(&mut self.partial);

@@ -218,13 +218,16 @@ impl<'a> Grid<'a> {
         self.use_time(instructions);
     }
 
-    /// A time slice of a block took `instructions`, among them stores or not, and did not end it.
-    pub fn spend(&self, instructions: u64, stored: bool, block: &Block, map: &CodeMap) {
-        if let Some(stalled) = self.progress.stall.spend(instructions, stored) {
+    /// A time slice of a block took `instructions`, among them stores or not, and did not end it. Returns
+    /// whether the launch has failed because nothing goes on.
+    pub fn spend(&self, instructions: u64, stored: bool, block: &Block, map: &CodeMap) -> bool {
+        let stalled = self.progress.stall.spend(instructions, stored);
+        if let Some(stalled) = stalled {
             let fault = self.stall_report(block, map, stalled);
             self.fail(fault.with_state(self.env.launch, block, map, 0));
         }
         self.use_time(instructions);
+        stalled.is_some()
     }
 
     fn stall_report(&self, block: &Block, map: &CodeMap, stalled: u64) -> Fault {

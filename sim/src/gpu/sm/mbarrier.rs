@@ -66,6 +66,34 @@ pub(crate) fn arrive_9x(state: u64, arrival: Arrival) -> Result<u64, Overflow> {
     Ok(phase << 63 | arrived << PENDING | bytes << BYTES | expected << EXPECTED | (state & 1))
 }
 
+/// The current phase of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Phase {
+    pub parity: u32,
+    /// Arrivals that end it, and those that are missing.
+    pub expected: u32,
+    pub missing: u32,
+}
+
+impl Phase {
+    /// Of an object on SM 8.x.
+    pub fn of_8x(word: u64) -> Self {
+        let (expected, state) = (word as u32, (word >> 32) as u32);
+        Phase {
+            parity: state >> 31,
+            expected: 0x4000_0000u32.wrapping_sub(expected) & 0x7fff_ffff,
+            missing: 0x8000_0000 - (state & 0x7fff_ffff),
+        }
+    }
+
+    /// Of an object on SM 9.0.
+    pub fn of_9x(state: u64) -> Self {
+        let left = |field: u64| ((COUNT + 1 - (field & COUNT)) & COUNT) as u32;
+        let (expected, missing) = (left(state >> EXPECTED), left(state >> PENDING));
+        Phase { parity: (state >> 63) as u32, expected, missing }
+    }
+}
+
 /// Whether an arrival ended a phase.
 pub(crate) fn ends_phase(before: u64, after: u64) -> bool {
     (before ^ after) >> 63 != 0
@@ -83,6 +111,21 @@ mod tests {
 
     fn pending(state: u64) -> u64 {
         (0x10_0000 - (state >> 43 & 0xf_ffff)) & 0xf_ffff
+    }
+
+    #[test]
+    fn the_state_of_an_object_says_what_is_missing() {
+        // As `mbarrier.init` of SM 8.x leaves it: 2^30 - 3, and 2^31 - 3 above.
+        let mut word = 0x3fff_fffd | 0x7fff_fffd << 32;
+        for (parity, missing) in [(0, 3), (0, 2), (0, 1), (1, 3), (1, 2)] {
+            assert_eq!(Phase::of_8x(word), Phase { parity, expected: 3, missing });
+            word = arrive_8x(word);
+        }
+        let mut state = start(2);
+        for (parity, missing) in [(0, 2), (0, 1), (1, 2)] {
+            assert_eq!(Phase::of_9x(state), Phase { parity, expected: 2, missing });
+            state = arrive_9x(state, ONE).unwrap();
+        }
     }
 
     #[test]

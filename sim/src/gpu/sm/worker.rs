@@ -185,7 +185,10 @@ impl<'a> Worker<'a> {
                 }
                 SliceEnd::Yielded => {
                     let stored = self.core.counters.global_stores != stores;
-                    self.grid.spend(spent, stored, &block, &self.core.map);
+                    let stalled = self.grid.spend(spent, stored, &block, &self.core.map);
+                    if stalled && let Some(watch) = &mut self.watch {
+                        watch.stalled(&self.core, &block);
+                    }
                     queue.push_back(block);
                     want_new = true;
                 }
@@ -316,6 +319,9 @@ impl<'a> Worker<'a> {
                 return SliceEnd::Done;
             }
             if !ran && !core.block.warps.iter().any(|w| w.is_runnable()) && report_deadlock(core) {
+                if let Some(watch) = &mut self.watch {
+                    watch.stuck(core);
+                }
                 return SliceEnd::Fault;
             }
             // A block that only waits for others lets them run.

@@ -111,6 +111,10 @@ impl Watch {
             by: warp,
         };
         self.access(core, &access);
+        if self.checks.contains(Checks::SYNC) {
+            let met = &mut self.block(core).met;
+            met.extend(lanes(access.lanes).map(|lane| offsets[lane as usize]));
+        }
         if !self.checks.contains(Checks::RACE) {
             return;
         }

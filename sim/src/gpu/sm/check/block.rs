@@ -1,5 +1,7 @@
 //! State of a block for the checks: accesses to its shared memory, and the barriers that ordered its warps.
 
+use std::collections::BTreeSet;
+
 use crate::gpu::sm::check::early::EarlyLoads;
 use crate::gpu::sm::check::objects::Objects;
 use crate::gpu::sm::check::order::{Clocks, Knowledge};
@@ -16,6 +18,8 @@ pub(super) struct BlockWatch {
     /// Loads that are not in `shadow` yet.
     pub early: EarlyLoads,
     pub objects: Objects,
+    /// Offsets of the barrier objects that threads have arrived at.
+    pub met: BTreeSet<u32>,
     /// Copies to shared memory that no warp has waited for.
     pub unfinished: UnfinishedCopies,
     /// Products of matrices in shared memory that warps have not waited for.

@@ -317,7 +317,20 @@ fn finding(
     place: Option<Place>,
     earlier: Option<Event>,
 ) -> Finding {
-    let event = event(core, core.pc, core.block.id, 32 * core.warp.index + lane);
+    finding_of(core, core.pc, 32 * core.warp.index + lane, check, text, place, earlier)
+}
+
+/// Builds the finding of a thread of the current block at an op.
+fn finding_of(
+    core: &Core<'_>,
+    pc: u32,
+    thread: u32,
+    check: Checks,
+    text: &str,
+    place: Option<Place>,
+    earlier: Option<Event>,
+) -> Finding {
+    let event = event(core, pc, core.block.id, thread);
     let (program, pieces) = (core.env.launch.program, core.env.memory.pieces());
     let kernel = pieces.and_then(|pieces| pieces.kernel_name(program));
     let location = match place {

@@ -1,12 +1,16 @@
 //! Barriers of a block, and collective operations of a warp's lanes.
 
 use crate::findings::Checks;
+use crate::gpu::sm::block::Block;
 use crate::gpu::sm::check::act::Act;
-use crate::gpu::sm::check::{Watch, event, lanes};
+use crate::gpu::sm::check::{Place, Watch, event, finding_of, lanes};
 use crate::gpu::sm::core::Core;
+use crate::gpu::sm::mbarrier::Phase;
 use crate::gpu::sm::micro_op::MicroOp;
 use crate::gpu::sm::ops::special::exchange;
 use crate::gpu::sm::warp::Wait;
+
+use sass::Encoding;
 
 impl Watch {
     /// BAR: operands as the operation takes them.
@@ -22,7 +26,7 @@ impl Watch {
         }
         if self.checks.contains(Checks::RACE) {
             let barrier = &core.block.barriers[id as usize];
-            let first = barrier.arrived == 0 && barrier.partial.is_empty();
+            let first = !barrier.has_begun();
             let block = self.blocks.entry(core.block.index).or_default();
             block.resume(core.warp.index);
             block.arrive(core.warp.index, id as usize, first, op.k[0] != 0);
@@ -49,6 +53,55 @@ impl Watch {
         self.report(core, Checks::SYNC, lane, &text, None, earlier);
     }
 
+    /// No warp of the block can go on: barriers that wait for more threads than can come.
+    pub fn stuck(&mut self, core: &Core<'_>) {
+        if !self.checks.contains(Checks::SYNC) {
+            return;
+        }
+        for (id, barrier) in core.block.barriers.iter().enumerate().filter(|(_, b)| b.wanted != 0) {
+            let on = Wait::Block(id as u8);
+            let waits = core.block.warps.iter().find_map(|warp| {
+                let w = warp.waiting.iter().find(|w| w.on == on)?;
+                Some((w.pc - 1, 32 * warp.index + w.mask.trailing_zeros()))
+            });
+            let Some((pc, thread)) = waits else { continue };
+            let elsewhere = core.block.warps.iter().find_map(|warp| {
+                let w = warp.waiting.iter().find(|w| w.on != on)?;
+                Some(event(core, w.pc - 1, core.block.id, 32 * warp.index + w.mask.trailing_zeros()))
+            });
+            let (wanted, come) = (barrier.wanted, barrier.arrived);
+            let rest = if elsewhere.is_some() { "the others wait elsewhere" } else { "no other is left" };
+            let text =
+                format!("waits at barrier {id} for {wanted} threads, of which {come} have come and {rest}");
+            self.findings.record(finding_of(core, pc, thread, Checks::SYNC, &text, None, elsewhere));
+        }
+    }
+
+    /// No block has ended for long: the barrier objects that this one may wait for.
+    pub fn stalled(&mut self, core: &Core<'_>, block: &Block) {
+        let Some(met) = self.blocks.get(&block.index).map(|watch| watch.met.clone()) else { return };
+        let spinning = block.warps.iter().find_map(|warp| warp.paths.first().map(|path| (warp.index, *path)));
+        let Some((warp, path)) = spinning else { return };
+        for offset in met {
+            let word = |at: u32| block.shared.get(at as usize / 128).map(|row| row.0[at as usize / 4 % 32]);
+            let (Some(low), Some(high)) = (word(offset), word(offset + 4)) else { continue };
+            let state = u64::from(low) | u64::from(high) << 32;
+            let Phase { parity, expected, missing } = match core.env.launch.arch.encoding() {
+                Encoding::Sm8x => Phase::of_8x(state),
+                Encoding::Sm9x => Phase::of_9x(state),
+            };
+            let text = format!(
+                "goes on and on while {missing} of {expected} arrivals at a barrier object are missing, in its phase of \
+                 parity {parity}: a wait for the wrong parity, or a missing arrival"
+            );
+            let thread = 32 * warp + path.mask.trailing_zeros();
+            let mut found =
+                finding_of(core, path.pc, thread, Checks::SYNC, &text, Some(Place::Shared(offset)), None);
+            found.event.block = block.id;
+            self.findings.record(found);
+        }
+    }
+
     /// SHFL: the lane that is read must take part.
     pub(super) fn shuffle(&mut self, core: &Core<'_>, op: &MicroOp) {
         let (by, c) = (core.src(op.b), core.src(op.c));
@@ -73,6 +126,7 @@ impl Watch {
         let masks = core.src(op.a);
         let named = lanes(core.mask).fold(0, |all, lane| all | masks[lane as usize]);
         self.exited(core, named);
+        self.passed_over(core, named);
         let missing = named & core.warp.live & !core.mask;
         let elsewhere = core.warp.waiting.iter().find(|w| {
             let stays = match w.on {
@@ -87,6 +141,18 @@ impl Watch {
         let event = event(core, w.pc - 1, core.block.id, other);
         let text = "waits for lanes of its warp that wait elsewhere";
         self.report(core, Checks::SYNC, core.mask.trailing_zeros(), text, None, Some(event));
+    }
+
+    /// Lanes that pass over a WARPSYNC that names them, and over the barrier behind it, by the same guard.
+    fn passed_over(&self, core: &Core<'_>, named: u32) {
+        let away = named & core.active & !core.mask;
+        if away == 0 || Act::of(core.env.launch.arch, core.map.word(core.pc + 1)) != Act::Barrier {
+            return;
+        }
+        let (other, lane) = (32 * core.warp.index + away.trailing_zeros(), core.mask.trailing_zeros());
+        let event = event(core, core.pc, core.block.id, other);
+        let text = "comes to a barrier of the block that lanes of its warp pass over";
+        self.report(core, Checks::SYNC, lane, text, None, Some(event));
     }
 
     /// BRA.DIV: the code behind it is for all lanes of a mask.
