@@ -8,7 +8,7 @@ use hcq::{Args, Device, Error, FaultKind, FaultReport, Kernel, LaunchConfig};
 
 use crate::harness::{DEADLINE, Test, open};
 use crate::kernels::{Kernels, SUITE, arch};
-use crate::launches::{WAITS, meet};
+use crate::launches::{ARRIVES, WAITS, WAITS_FOR_ALL, meet};
 
 pub const TESTS: &[Test] = &[
     Test { name: "a_load_from_unmapped_memory_is_reported", run: unmapped_load, sim_only: false },
@@ -142,11 +142,18 @@ fn trap() -> Result<()> {
     Ok(())
 }
 
-/// A count that is no multiple of 32, and one that differs from that of those who came before.
+/// A count that is no multiple of 32, one that differs from that of those who came before, also where these
+/// have none and it is that of all threads, and an arrival without one.
 fn barrier_count() -> Result<()> {
     let waits = |count| [0, 0, WAITS, count];
     let later = [10_000, 0, WAITS, 96];
-    for ways in [vec![waits(48); 2], vec![waits(64), waits(64), later, later, later, later]] {
+    let all = [0, 0, WAITS_FOR_ALL, 0];
+    for ways in [
+        vec![waits(48); 2],
+        vec![waits(64), waits(64), later, later, later, later],
+        vec![all, all, later, later, later, later],
+        vec![[0, 0, ARRIVES, 0]; 2],
+    ] {
         match meet(&open()?, &ways).map_err(|e| e.downcast::<Error>()) {
             Err(Ok(Error::Fault(report))) => {
                 println!("{report}");

@@ -6,13 +6,19 @@
 //!   lower the count: if too few are left, the others wait for ever.
 //! - One without a count waits for the warps of the block that have not exited.
 //! - A warp arrives as a whole, once its lanes that have not exited are there, and counts as 32 threads.
-//! - A count that is no multiple of 32, or another one than that of those who came before, is an error.
+//! - A count that is no multiple of 32, that is more than a block has, or that is another one than that of those
+//!   who came before, is an error: no count and the count of all threads differ too. The largest count that it
+//!   takes is not measured; 2048 is too many.
+//! - A number in a register counts modulo 16.
 //! - A block may end with arrivals that no one has waited for.
 
 use crate::gpu::sm::block::Barrier;
 use crate::gpu::sm::core::{Core, Flow};
 use crate::gpu::sm::fault::esr;
 use crate::gpu::sm::warp::{Wait, Waiting, Warp};
+
+/// Threads that a block has at most.
+const MOST: u32 = 1024;
 
 /// Arrival of threads at a barrier.
 #[derive(Clone, Copy, Debug)]
@@ -37,10 +43,9 @@ impl Core<'_> {
         }
         let warp = self.warp.index;
         let live = self.warp.live;
-        let all = 32 * self.block.warps.len() as u32;
         let barrier = &mut self.block.barriers[id as usize];
-        let whole = |count: u32| if count == 0 { all } else { count };
-        if !count.is_multiple_of(32) || barrier.has_begun() && whole(barrier.wanted) != whole(count) {
+        let known = count.is_multiple_of(32) && count <= MOST && (waits || count != 0);
+        if !known || barrier.has_begun() && barrier.wanted != count {
             return self.raise(esr::ILLEGAL_INSTR_PARAM, lanes, None, None);
         }
         barrier.wanted = count;

@@ -226,7 +226,7 @@ warp_ops! {
     BlockBarrier(core, op) {
         let lane = core.mask.trailing_zeros() as usize & 31;
         let (a, b) = (core.src(op.a)[lane], core.src(op.b)[lane]);
-        let (id, count) = if op.k[3] != 0 { (a & 15, a >> 16 & 0xfff) } else { (a, b) };
+        let (id, count) = if op.k[3] != 0 { (a & 15, a >> 16 & 0xfff) } else { (a & 15, b) };
         let votes = if op.k[1] != 0 { core.pred(op.ps[0]) } else { 0 };
         let arrival = Arrival { id, count, lanes: core.mask, waits: op.k[0] != 0, votes, any: op.k[2] != 0 };
         core.arrive(arrival)
