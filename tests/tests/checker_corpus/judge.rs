@@ -87,7 +87,9 @@ pub fn judge(case: &Case, marks: &Marks, outcome: &Outcome) -> (Verdict, Option<
         (true, _, None, None) => (Verdict::Clean, None, String::new()),
         (false, Some(finding), ..) => found(finding, Verdict::Right),
         (false, None, Some(finding), _) => found(finding, Verdict::Vague),
-        (false, None, None, Some(failure)) if !outcome.hangs || failure.contains("deadlock") => (Verdict::Vague, Some("fault"), failure.clone()),
+        (false, None, None, Some(failure)) if !outcome.hangs || failure.contains("deadlock") => {
+            (Verdict::Vague, Some("fault"), failure.clone())
+        }
         (false, None, None, failure) => (Verdict::Missed, None, failure.clone().unwrap_or_default()),
     }
 }

@@ -18,8 +18,11 @@ use super::results::Row;
 /// The variable that names the kernel which this process launches.
 pub const CASE: &str = "CHECKER_CORPUS_CASE";
 
-/// A launch is given up after this time. A right one takes some milliseconds.
-const DEADLINE: Duration = Duration::from_secs(2);
+/// A launch is given up after this time. A right one takes some milliseconds, but where it polls it may take
+/// seconds, and has to end.
+fn deadline(case: &Case) -> Duration {
+    Duration::from_secs(if case.right { 60 } else { 2 })
+}
 
 /// What happened in a launch with all checks.
 #[derive(Debug)]
@@ -69,7 +72,7 @@ fn launch(sim: Arc<Sim>, cubin: &[u8], case: &Case) -> Result<(), Error> {
     let mut queue = device.queue()?;
     // SAFETY: memory of the simulated machine alone, which is this case's.
     unsafe { queue.launch(&kernel, shape, &args) }?;
-    let result = queue.submit()?.wait(DEADLINE);
+    let result = queue.submit()?.wait(deadline(case));
     std::mem::forget((device, kernel, buffers, queue));
     result
 }
@@ -84,7 +87,7 @@ pub fn child(kernel: &str) -> ! {
     let sim = Sim::new(SimConfig { executor, ..SimConfig::default() });
     let failure = launch(sim.clone(), &cubin, &case).err().map(|error| error.to_string());
     let time = begin.elapsed();
-    let outcome = Outcome { findings: sim.findings(), failure, hangs: time >= DEADLINE };
+    let outcome = Outcome { findings: sim.findings(), failure, hangs: time >= deadline(&case) };
     let (verdict, by, text) = judge(&case, &marks(&source)[kernel], &outcome);
     let row = Row { verdict, by: by.map(str::to_owned), text, seconds: time.as_secs_f64() };
     println!("{}", serde_json::to_string(&row).unwrap());
@@ -95,7 +98,9 @@ fn run(case: &Case) -> Row {
     let output = Command::new(env::current_exe().unwrap()).env(CASE, &case.kernel).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     let row = text.lines().last().and_then(|line| serde_json::from_str(line).ok());
-    row.unwrap_or_else(|| panic!("{}: {}: {}", case.kernel, output.status, String::from_utf8_lossy(&output.stderr)))
+    row.unwrap_or_else(|| {
+        panic!("{}: {}: {}", case.kernel, output.status, String::from_utf8_lossy(&output.stderr))
+    })
 }
 
 /// Runs all cases, as many at once as the machine has processors; the rows are in their order.

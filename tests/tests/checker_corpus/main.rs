@@ -78,7 +78,14 @@ fn verdicts() -> Result<(), Failed> {
     let seconds = begin.elapsed().as_secs_f64();
     for (case, row) in cases.iter().zip(&rows) {
         let by = row.by.as_deref().unwrap_or("-");
-        println!("{:8} {:30} {:6} {by:6} {:5.2} s {}", case.class(), case.kernel, row.verdict, row.seconds, row.text);
+        println!(
+            "{:8} {:30} {:6} {by:6} {:5.2} s {}",
+            case.class(),
+            case.kernel,
+            row.verdict,
+            row.seconds,
+            row.text
+        );
     }
     if updates() {
         let ours = Ours::new(seconds, &cases, &rows);
@@ -86,7 +93,8 @@ fn verdicts() -> Result<(), Failed> {
         return page::write(&cases, &ours, Sanitizer::read().as_ref());
     }
     let ours = Ours::read();
-    let worse = |case: &Case, verdict: Verdict| ours.verdict(&case.kernel).is_none_or(|known| verdict > known);
+    let worse =
+        |case: &Case, verdict: Verdict| ours.verdict(&case.kernel).is_none_or(|known| verdict > known);
     let worse: Vec<String> = (cases.iter().zip(&rows))
         .filter(|(case, row)| worse(case, row.verdict))
         .map(|(case, row)| {

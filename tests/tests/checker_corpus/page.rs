@@ -14,15 +14,16 @@ use super::results::{Ours, Sanitizer};
 const CLASSES: [&str; 4] = ["memory", "race", "init", "sync"];
 
 /// Lines around the table of docs/checker.md.
-const MARKS: [&str; 2] = ["<!-- corpus: written by the test checker_corpus -->\n", "<!-- end of corpus -->\n"];
+const MARKS: [&str; 2] =
+    ["<!-- corpus: written by the test checker_corpus -->\n", "<!-- end of corpus -->\n"];
 
 const HEAD: &str = "# Notes: the checker beside compute-sanitizer
 
-Each kernel of [`tests/checker/`](../../tests/checker), under the tools of compute-sanitizer on a GPU and under
-all checks of [the checker](../checker.md). *Right*: a finding of a tool or check for this class of mistakes
-names the kernel and a line of the mistake. *Vague*: any other finding, or a fault without a line. *Missed*:
-nothing. Written by `UPDATE=1 cargo test --profile ci -p ga10b-tests --test checker_corpus`; the figures of
-compute-sanitizer by `tools/checker-corpus/gpu.sh`.
+Each kernel of [`tests/checker/`](../../tests/checker), under the tools of compute-sanitizer on a GPU and
+under all checks of [the checker](../checker.md). *Right*: a finding of a tool or check for this class of
+mistakes names the kernel and a line of the mistake. *Vague*: any other finding, or a fault without a line.
+*Missed*: nothing. Written by `UPDATE=1 cargo test --profile ci -p ga10b-tests --test checker_corpus`; the
+figures of compute-sanitizer by `tools/checker-corpus/gpu.sh`.
 ";
 
 fn docs(name: &str) -> PathBuf {
@@ -72,7 +73,8 @@ fn sums(cases: &[Case], ours: &Ours, sanitizer: Option<&Sanitizer>) -> String {
         writeln!(out, "| {name} | {} | {} | {} |", faulty.len(), found(&their), found(&our)).unwrap();
     }
     let right: Vec<&Case> = cases.iter().filter(|case| case.right).collect();
-    let alarms = |verdicts: Vec<Option<Verdict>>| verdicts.iter().filter(|v| **v == Some(Verdict::False)).count();
+    let alarms =
+        |verdicts: Vec<Option<Verdict>>| verdicts.iter().filter(|v| **v == Some(Verdict::False)).count();
     let our = alarms(right.iter().map(|case| ours.verdict(&case.kernel)).collect());
     let (their, time) = match sanitizer {
         None => ("not run".to_owned(), String::new()),
@@ -153,7 +155,11 @@ fn table(cases: &[Case], ours: &Ours, sanitizer: Option<&Sanitizer>) -> String {
 }
 
 /// Both pages, as they should be.
-fn pages(cases: &[Case], ours: &Ours, sanitizer: Option<&Sanitizer>) -> Result<[(PathBuf, String); 2], Failed> {
+fn pages(
+    cases: &[Case],
+    ours: &Ours,
+    sanitizer: Option<&Sanitizer>,
+) -> Result<[(PathBuf, String); 2], Failed> {
     let page = docs("checker.md");
     let text = fs::read_to_string(&page)?;
     let [begin, end] = MARKS;
