@@ -18,10 +18,9 @@ use super::results::Row;
 /// The variable that names the kernel which this process launches.
 pub const CASE: &str = "CHECKER_CORPUS_CASE";
 
-/// A launch is given up after this time. A right one takes some milliseconds, but where it polls it may take
-/// seconds, and has to end.
+/// A launch is given up after this time. Most take some milliseconds, but where they poll they may take seconds.
 fn deadline(case: &Case) -> Duration {
-    Duration::from_secs(if case.right { 60 } else { 2 })
+    Duration::from_secs(if case.hang { 2 } else { 60 })
 }
 
 /// What happened in a launch with all checks.
@@ -103,17 +102,18 @@ fn run(case: &Case) -> Row {
     })
 }
 
-/// Runs all cases, as many at once as the machine has processors; the rows are in their order.
+/// Runs all cases, as many at once as the machine has processors; the rows are in their order. Those at the end
+/// take longest, and come first.
 pub fn run_all(cases: &[Case]) -> Vec<Row> {
     let (next, done) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
     thread::scope(|scope| {
         for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
                 while let index = next.fetch_add(1, Ordering::Relaxed)
-                    && let Some(case) = cases.get(index)
+                    && let Some(case) = cases.iter().rev().nth(index)
                 {
                     let row = run(case);
-                    done.lock().unwrap_or_else(PoisonError::into_inner).insert(index, row);
+                    done.lock().unwrap_or_else(PoisonError::into_inner).insert(cases.len() - index, row);
                 }
             });
         }

@@ -14,7 +14,7 @@ mod machine;
 mod page;
 mod results;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use std::time::Instant;
 use std::{env, fs};
@@ -33,6 +33,7 @@ fn main() -> ExitCode {
     }
     let trials = vec![
         Trial::test("each_mistake_has_its_mark_and_its_right_twin", || whole(&Case::all())),
+        Trial::test("the_ptx_is_that_of_the_sources", sources),
         Trial::test("no_verdict_gets_worse", verdicts),
         Trial::test("the_pages_are_those_of_the_verdicts", pages),
     ];
@@ -46,8 +47,7 @@ fn updates() -> bool {
 
 /// The marks of all kernels.
 fn marks(cases: &[Case]) -> BTreeMap<String, Marks> {
-    let mut sources: Vec<_> = cases.iter().map(|case| &case.file).collect();
-    sources.dedup();
+    let sources: BTreeSet<_> = cases.iter().map(|case| &case.file).collect();
     let read = |name| fs::read_to_string(cases::file(&format!("{name}.cu"))).unwrap();
     sources.into_iter().flat_map(|name| cases::marks(&read(name))).collect()
 }
@@ -66,6 +66,17 @@ fn whole(cases: &[Case]) -> Result<(), Failed> {
         let marked = if case.right { bug.is_empty() && other.is_empty() } else { !bug.is_empty() && twin };
         if !marked || (case.text.is_empty() && !case.kernel.ends_with("_ok")) {
             return Err(format!("{}: {bug:?} {other:?}, right twin {twin}", case.kernel).into());
+        }
+    }
+    Ok(())
+}
+
+fn sources() -> Result<(), Failed> {
+    for name in Case::all().iter().map(|case| &case.file).collect::<BTreeSet<_>>() {
+        let hash = ptxgen::sha256(&fs::read(cases::file(&format!("{name}.cu")))?);
+        let ptx = fs::read_to_string(cases::file(&format!("{name}.ptx")))?;
+        if ptx.lines().next() != Some(&format!("// SHA-256 of {name}.cu: {hash}")) {
+            return Err(format!("{name}.cu has changed: run tools/checker-corpus/build.sh").into());
         }
     }
     Ok(())
