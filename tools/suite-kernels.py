@@ -56,7 +56,8 @@ def main():
             for sm in (sm for sm in sms if sm >= SINCE.get(module, 0)):
                 target = f"sm_{sm}a" if module in SPECIFIC else f"sm_{sm}"
                 cubin = ptx.with_name(f"{module}.{target}.cubin")
-                subprocess.run([ptxas, *flags, f"-arch={target}", ptx, "-o", cubin], check=True)
+                # Where the .cu file is not found: ptxas would note its time.
+                subprocess.run([ptxas, *flags, f"-arch={target}", ptx, "-o", cubin], check=True, cwd="/")
                 kernels = re.findall(r"\.entry\s+(\w+)", ptx.read_text())
                 rows.append({"file": cubin.name, "target": target, "kernels": kernels,
                              "ptx_sha256": sha256(ptx), "cubin_sha256": sha256(cubin)})

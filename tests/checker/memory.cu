@@ -59,12 +59,12 @@ __global__ void vector_tail_ok(const float4 *in, float *out, unsigned n) {
 
 __global__ void misaligned_vector(const float *in, float *out) {
     float4 v = *(const float4 *)(in + 1 + 4 * threadIdx.x); // BUG
-    out[threadIdx.x] = v.x + v.w;
+    out[threadIdx.x] = v.x + v.y + v.z + v.w;
 }
 
 __global__ void misaligned_vector_ok(const float *in, float *out) {
     const float *v = in + 1 + 4 * threadIdx.x;
-    out[threadIdx.x] = v[0] + v[3];
+    out[threadIdx.x] = v[0] + v[1] + v[2] + v[3];
 }
 
 __global__ void misaligned_word(const char *records, int *out) {
@@ -175,7 +175,7 @@ __global__ void local_overrun_by_one_ok(const int *in, int *out, unsigned n) {
 __global__ void local_far(const int *in, int *out) {
     int counts[8] = {0};
     for (int k = 0; k < 16; k++)
-        counts[in[k] * 65536]++; // BUG
+        counts[in[k] * 10007]++; // BUG
     out[threadIdx.x] = counts[in[threadIdx.x] & 7];
 }
 

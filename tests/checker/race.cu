@@ -343,7 +343,7 @@ __global__ void shared_histogram_plain(const int *in, int *out) {
     if (threadIdx.x < 16)
         bins[threadIdx.x] = 0;
     __syncthreads();
-    bins[in[threadIdx.x] / 4 % 16 ^ in[threadIdx.x] % 4]++; // BUG
+    bins[in[threadIdx.x] % 16]++; // BUG
     __syncthreads();
     if (threadIdx.x < 16)
         out[threadIdx.x] = bins[threadIdx.x];
@@ -354,7 +354,7 @@ __global__ void shared_histogram_plain_ok(const int *in, int *out) {
     if (threadIdx.x < 16)
         bins[threadIdx.x] = 0;
     __syncthreads();
-    atomicAdd(&bins[in[threadIdx.x] / 4 % 16 ^ in[threadIdx.x] % 4], 1);
+    atomicAdd(&bins[in[threadIdx.x] % 16], 1);
     __syncthreads();
     if (threadIdx.x < 16)
         out[threadIdx.x] = bins[threadIdx.x];

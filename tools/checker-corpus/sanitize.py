@@ -24,8 +24,10 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 CORPUS = ROOT / "tests/checker"
 TOOLS = ["memcheck", "racecheck", "initcheck", "synccheck"]
-# The tools whose findings fit a class of mistakes; racecheck reports deadlocks at barriers too.
-FITTING = {"memory": ["memcheck"], "race": ["racecheck"], "init": ["initcheck"], "sync": ["synccheck", "racecheck"]}
+# The tools whose findings fit a class of mistakes. A barrier that does not hold what it should is seen in the data too, racecheck
+# reports deadlocks, and a barrier object may be unwritten.
+FITTING = {"memory": ["memcheck"], "race": ["racecheck"], "init": ["initcheck"],
+           "sync": ["synccheck", "racecheck", "initcheck"]}
 # Options of each tool, each given if the tool's help has it. Padding separates allocations, as the checker's red zones do.
 OPTIONS = {
     "memcheck": [["--padding", "4096"]],
@@ -95,7 +97,7 @@ def records(output):
 
 def judge(case, lines, tool, output):
     """The verdict on a tool's output, and the headline of the finding that decided it."""
-    all_records = records(output)
+    all_records = [[part[:300] for part in record] for record in records(output)]
     if case["right"]:
         return ("false", " / ".join(all_records[0][:3])) if all_records else ("clean", "")
     allowed = lines["bug"] + (lines["other"] if class_of(case) in ("race", "sync") else [])
@@ -159,6 +161,15 @@ class Runs:
         return {**row, "seconds": round(seconds, 2), "end": end, "output": output[:8000]}
 
 
+def gpu_name():
+    try:
+        output = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], capture_output=True, text=True,
+                                check=False).stdout
+    except OSError:
+        output = ""
+    return output.strip().split("\n")[0] or "an unknown GPU"
+
+
 def options_of(sanitizer):
     help_text = subprocess.run([sanitizer, "--help"], capture_output=True, text=True, check=False).stdout
     return {tool: [word for option in options if option[0] in help_text for word in option]
@@ -171,7 +182,7 @@ def overall(case, row):
     ranked = [(order.index(row[tool]["verdict"]), tool) for tool in TOOLS if row[tool]["verdict"] in order]
     # Among equals, the tool for the class.
     ranked.sort(key=lambda r: (r[0], r[1] not in FITTING.get(class_of(case), [])))
-    return (order[ranked[0][0]], ranked[0][1]) if ranked else ("not run", None)
+    return (order[ranked[0][0]], ranked[0][1]) if ranked else (None, None)
 
 
 def measure(args):
@@ -191,6 +202,7 @@ def measure(args):
             log.write(json.dumps(row) + "\n")
             log.flush()
         head = {
+            "gpu": gpu_name(),
             "version": " ".join(re.findall(r"Version (\S+)", version)) or version.strip(),
             "options": {tool: " ".join(words) for tool, words in options.items()},
             "workers": args.workers,
@@ -213,7 +225,7 @@ def judge_all(folder):
             row[tool] = {"end": run_of["end"], "seconds": run_of["seconds"]}
             if tool != "plain":
                 verdict, text = judge(case, marked[case["file"]][case["kernel"]], tool, run_of["output"])
-                row[tool] |= {"verdict": "not run" if run_of["end"] == "not run" else verdict, "text": text}
+                row[tool] |= {"verdict": None if run_of["end"] == "not run" else verdict, "text": text}
         verdict, tool = overall(case, row)
         table.append({"kernel": case["kernel"], "verdict": verdict, "tool": tool, **row})
         counts[class_of(case) + (" right" if case["right"] else ""), verdict] += 1
@@ -222,8 +234,8 @@ def judge_all(folder):
     seconds = {tool: round(sum(row[tool]["seconds"] for row in table), 1) for tool in ["plain", *TOOLS]}
     result = {**head, "tool_seconds": seconds, "cases": table}
     (folder / "sanitizer.json").write_text(json.dumps(result, indent=1) + "\n")
-    for (group, verdict), count in sorted(counts.items()):
-        print(f"{group:14} {verdict:8} {count}")
+    for (group, verdict), count in sorted(counts.items(), key=str):
+        print(f"{group:14} {verdict or 'not run':8} {count}")
     print(f"{head.get('wall_seconds')} s; of each tool: {seconds}")
 
 
