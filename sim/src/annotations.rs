@@ -3,6 +3,8 @@
 
 use crate::driver::address_space::space::AddressSpace;
 use crate::driver::files::Object;
+use crate::findings::Checks;
+use crate::gpu::memory::GpuMemory;
 use crate::order::ledger::Ledger;
 use crate::pieces::note::Note;
 use crate::sim::Sim;
@@ -63,6 +65,19 @@ impl Annotations {
     pub fn accesses(&self, va: u64, len: u64, writes: bool) {
         if let Some((ledger, at)) = self.in_ledger(va) {
             ledger.program_access(at, len, writes);
+        }
+    }
+
+    /// The program is about to write `data` at `va`: bytes that hold the pattern of fresh memory afterwards are no
+    /// longer fresh.
+    pub fn stores(&self, va: u64, data: &[u8]) {
+        if self.sim.checks().contains(Checks::INIT)
+            && let Some(space) = self.space()
+        {
+            let tables = space.tables();
+            let _memory_stays = tables.dram().hold();
+            let memory = GpuMemory::new(tables);
+            memory.seen().store(va, data, |word| memory.word_at(word));
         }
     }
 

@@ -46,7 +46,9 @@ pub use gpu::session::{Session, UnknownSession};
 pub use gpu::sm;
 pub use open_files::{Held, Waiting};
 pub use own_thread::is_gpu_thread;
-pub use pieces::note::{KernelAccess, KernelNote, LineNote, Note, PieceKind, PieceNote, StackNote};
+pub use pieces::note::{
+    ArrayNote, KernelAccess, KernelNote, LineNote, Note, PieceKind, PieceNote, SharedNote, StackNote,
+};
 pub use pieces::{Location, Pieces, Relation};
 pub use poison::POISON;
 pub use sim::Sim;

@@ -144,7 +144,13 @@ impl<'a> File<'a> {
         range.ok_or(CubinError::Truncated { what: "a section" })
     }
 
-    fn symbol_name(&self, symbol: &Sym) -> Option<&'a str> {
+    /// All its symbols.
+    #[cfg(feature = "sim")]
+    pub(super) fn symbols(&self) -> impl Iterator<Item = Sym> + '_ {
+        self.elf.syms.iter()
+    }
+
+    pub(super) fn symbol_name(&self, symbol: &Sym) -> Option<&'a str> {
         self.elf.strtab.get_at(symbol.st_name)
     }
 

@@ -21,6 +21,8 @@ pub(crate) mod loader;
 pub(crate) mod reference;
 pub(crate) mod relocated;
 pub(crate) mod resources;
+#[cfg(feature = "sim")]
+pub(crate) mod shared;
 pub(crate) mod stack;
 
 pub use error::CubinError;

@@ -104,7 +104,7 @@ impl Shared {
     pub fn upload(&self, piece: &Piece, offset: u64, data: &[u8]) -> Result<(), Error> {
         if self.by_cpu(piece) {
             self.core.backend().before_cpu_access(piece.kind())?;
-            self.core.observer().written(piece.at(offset), data.len() as u64);
+            self.core.observer().written(piece.at(offset), data);
             return piece.write(offset, data);
         }
         self.staging()?.upload(piece.at(offset), data)

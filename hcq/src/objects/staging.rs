@@ -8,7 +8,6 @@ use std::collections::VecDeque;
 use std::iter::Enumerate;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
 
 use crate::address::GpuVa;
 use crate::backend::{Engine, MemoryKind};
@@ -41,7 +40,7 @@ pub(crate) struct Staging {
     slots: Slots,
     memory: Piece,
     threads: usize,
-    patience: Duration,
+    core: Arc<Core>,
 }
 
 /// The slots that no thread has.
@@ -110,7 +109,7 @@ impl<'a> Own<'a> {
     /// Waits for the copy of the slot at `at`.
     fn wait(&mut self, at: usize) -> Result<(), Error> {
         if let Some(value) = self.slots[at].busy {
-            self.staging.timeline.wait(value, self.staging.patience)?;
+            self.staging.timeline.wait(value, self.staging.core.patience())?;
             self.slots[at].busy = None;
         }
         Ok(())
@@ -195,7 +194,7 @@ impl Staging {
         words.set_up_copy(&core.info().classes);
         let timeline = channel.timeline().clone();
         let (copies, slots) = (Mutex::new(CopyChannel { channel, words }), Slots::new(slots));
-        Ok(Self { copies, timeline, slots, memory, threads, patience: core.patience() })
+        Ok(Self { core: Arc::clone(core), copies, timeline, slots, memory, threads })
     }
 
     fn threads(&self, len: usize) -> usize {
@@ -230,6 +229,7 @@ impl Staging {
             let last = own.slots.len() - 1;
             own.wait(last)?;
             let offset = own.slots[last].offset;
+            self.core.observer().staged(self.memory.at(offset), part);
             self.memory.write(offset, part)?;
             let value = self.copy(self.memory.at(offset), part_at(to, i), part.len())?;
             own.slots[last].busy = Some(value);

@@ -8,12 +8,14 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 
 use ga10b_sim::{
-    Annotations, Checks, KernelAccess, KernelNote, LineNote, Note, PieceKind, PieceNote, Sim, StackNote,
+    Annotations, ArrayNote, Checks, KernelAccess, KernelNote, LineNote, Note, PieceKind, PieceNote,
+    SharedNote, Sim, StackNote,
 };
 
 use crate::address::GpuVa;
 use crate::constant_bank::STACK_START;
 use crate::cubin::loader::{KernelInfo, Part, SectionKind};
+use crate::cubin::shared::SharedLayout;
 use crate::cubin::{File, SourceLine};
 use crate::observer::quarantine::Quarantine;
 use crate::observer::{Observer, Spacing, Unobserved};
@@ -109,18 +111,37 @@ impl Observer for Checker {
                 })
                 .collect();
             let stack = StackNote { top: STACK_START, bytes: kernel.stack };
+            let layout = file.as_ref().and_then(|file| shared(file, &kernel.name)).unwrap_or_default();
+            let arrays: Vec<ArrayNote<'_>> = layout
+                .arrays
+                .iter()
+                .filter_map(|array| {
+                    let (offset, bytes) = (array.offset.try_into().ok()?, array.bytes.try_into().ok()?);
+                    Some(ArrayNote { name: &array.name, offset, bytes })
+                })
+                .collect();
             self.annotations.note(&Note::Kernel(KernelNote {
                 va: va.raw() + kernel.code.offset,
                 bytes: kernel.code.len,
                 name: &kernel.name,
                 stack: (kernel.stack > 0).then_some(stack),
+                shared: (!arrays.is_empty()).then_some(SharedNote {
+                    bytes: kernel.static_shared,
+                    may_have_more: layout.may_have_more,
+                    arrays: &arrays,
+                }),
                 lines: &lines,
             }));
         }
     }
 
-    fn written(&self, va: GpuVa, len: u64) {
-        self.annotations.accesses(va.raw(), len, true);
+    fn written(&self, va: GpuVa, data: &[u8]) {
+        self.annotations.accesses(va.raw(), data.len() as u64, true);
+        self.annotations.stores(va.raw(), data);
+    }
+
+    fn staged(&self, va: GpuVa, data: &[u8]) {
+        self.annotations.stores(va.raw(), data);
     }
 
     fn read(&self, va: GpuVa, len: u64) {
@@ -140,6 +161,12 @@ impl Checker {
     fn piece(&self, va: u64, bytes: u64, kind: PieceKind, access: KernelAccess, name: &str) {
         self.annotations.note(&Note::Piece(PieceNote { va, bytes, kind, name, access }));
     }
+}
+
+/// The shared memory of a kernel.
+fn shared(file: &File<'_>, kernel: &str) -> Option<SharedLayout> {
+    let function = file.functions().find(|function| function.name == kernel)?;
+    Some(file.shared(&function))
 }
 
 /// The source lines of a kernel by offset from its start; none if the cubin does not say.

@@ -57,8 +57,11 @@ pub(crate) trait Observer: Send + Sync {
     /// The program in `file`, which has these sections and kernels, is about to be written to `va`.
     fn loaded(&self, _va: GpuVa, _parts: &[Part], _kernels: &[KernelInfo], _file: &[u8]) {}
 
-    /// The CPU is about to write `len` bytes at `va`.
-    fn written(&self, _va: GpuVa, _len: u64) {}
+    /// The CPU is about to write `data` at `va`, memory of the program's.
+    fn written(&self, _va: GpuVa, _data: &[u8]) {}
+
+    /// The CPU is about to write `data` at `va`, from where it is copied to memory of the program's.
+    fn staged(&self, _va: GpuVa, _data: &[u8]) {}
 
     /// The CPU is about to read `len` bytes at `va`.
     fn read(&self, _va: GpuVa, _len: u64) {}

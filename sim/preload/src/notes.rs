@@ -96,5 +96,5 @@ pub unsafe extern "C" fn nvgpu_sim_kernel(
     // SAFETY: the caller's promise.
     let Some(name) = (unsafe { text(name) }) else { return invalid() };
     let stack = (stack_bytes > 0).then_some(StackNote { top: stack_top, bytes: stack_bytes });
-    note(as_fd, &Note::Kernel(KernelNote { va, bytes, name, stack, lines: &[] }))
+    note(as_fd, &Note::Kernel(KernelNote { va, bytes, name, stack, shared: None, lines: &[] }))
 }

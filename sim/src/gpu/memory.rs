@@ -3,6 +3,7 @@
 use crate::gpu::gmmu::{PageTables, walk};
 use crate::gpu::sm::launch::{Access, Memory, MemoryFault, Span};
 use crate::pieces::Pieces;
+use crate::pieces::seen::SeenWrites;
 use nv_hw::fault::fault_type;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -119,6 +120,16 @@ impl<'a> GpuMemory<'a> {
         let mut bytes = vec![0; count * 4];
         self.read(va, &mut bytes)?;
         Ok(bytes.chunks_exact(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect())
+    }
+
+    /// The word at `va`; `None` where nothing is mapped.
+    pub(crate) fn word_at(&self, va: u64) -> Option<u32> {
+        self.words(va, 1).ok()?.first().copied()
+    }
+
+    /// Writes that were seen.
+    pub(crate) fn seen(&self) -> &'a SeenWrites {
+        self.tables.pieces().seen()
     }
 
     /// Copies `len` bytes, ascending.

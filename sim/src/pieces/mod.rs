@@ -9,9 +9,11 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::pieces::note::{KernelAccess, KernelNote, Note, PieceKind, PieceNote, StackNote};
+use crate::pieces::note::{KernelAccess, KernelNote, Note, PieceKind, PieceNote, SharedNote, StackNote};
+use crate::pieces::seen::SeenWrites;
 
 pub(crate) mod note;
+pub(crate) mod seen;
 
 /// Freed pieces that are remembered, the last ones.
 const MOST_FREED: usize = 16 << 10;
@@ -120,11 +122,40 @@ struct Freed {
     after: u64,
 }
 
+/// An array in the shared memory of a kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SharedArray {
+    pub(crate) name: String,
+    pub(crate) place: Range<u64>,
+}
+
+/// The shared memory of a kernel as its compiler laid it out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SharedLayout {
+    /// Bytes of the arrays and of what precedes them.
+    pub(crate) bytes: u64,
+    /// Whether launches may ask for more.
+    pub(crate) may_have_more: bool,
+    /// None if they are not known.
+    pub(crate) arrays: Vec<SharedArray>,
+}
+
+impl SharedLayout {
+    fn new(note: &SharedNote<'_>) -> Self {
+        let arrays = note.arrays.iter().map(|array| {
+            let start = u64::from(array.offset);
+            SharedArray { name: array.name.to_owned(), place: start..start + u64::from(array.bytes) }
+        });
+        Self { bytes: note.bytes.into(), may_have_more: note.may_have_more, arrays: arrays.collect() }
+    }
+}
+
 #[derive(Debug)]
 struct Kernel {
     bytes: u64,
     name: String,
     stack: Option<StackNote>,
+    shared: Option<SharedLayout>,
     /// Offset, file, line.
     lines: Vec<(u64, String, u32)>,
 }
@@ -148,6 +179,7 @@ pub struct Pieces {
     generation: AtomicU64,
     /// Launches that have begun.
     launches: AtomicU64,
+    seen: SeenWrites,
 }
 
 /// The entry of `map` that starts at or before `va`.
@@ -236,8 +268,9 @@ impl Table {
 
 impl Kernel {
     fn new(note: &KernelNote<'_>) -> Self {
+        let shared = note.shared.as_ref().map(SharedLayout::new);
         let lines = note.lines.iter().map(|line| (line.offset, line.file.to_owned(), line.line)).collect();
-        Self { bytes: note.bytes, name: note.name.to_owned(), stack: note.stack, lines }
+        Self { bytes: note.bytes, name: note.name.to_owned(), stack: note.stack, shared, lines }
     }
 }
 
@@ -270,6 +303,7 @@ impl Pieces {
 
     /// A mapping went, and with it the pieces that the program did not free.
     pub(crate) fn unmapped(&self, range: Range<u64>) {
+        self.seen.forget(range.clone());
         if !self.table().mappings.contains_key(&range.start) {
             return;
         }
@@ -356,6 +390,16 @@ impl Pieces {
     /// The stack of a thread of the kernel that contains `pc`.
     pub(crate) fn stack(&self, pc: u64) -> Option<StackNote> {
         self.table().kernel_at(pc)?.1.stack
+    }
+
+    /// The shared memory of the kernel that contains `pc`.
+    pub(crate) fn shared(&self, pc: u64) -> Option<SharedLayout> {
+        self.table().kernel_at(pc)?.1.shared.clone()
+    }
+
+    /// Writes to the memory that were seen.
+    pub(crate) fn seen(&self) -> &SeenWrites {
+        &self.seen
     }
 
     /// File and line of the instruction at `pc`.
@@ -452,7 +496,14 @@ mod tests {
         ];
         let stack = Some(StackNote { top: 0xff_fdc0, bytes: 256 });
         pieces.take(
-            &Note::Kernel(KernelNote { va: 0x1_1000, bytes: 0x80, name: "k", stack, lines: &lines }),
+            &Note::Kernel(KernelNote {
+                va: 0x1_1000,
+                bytes: 0x80,
+                name: "k",
+                stack,
+                shared: None,
+                lines: &lines,
+            }),
             None,
         );
         assert_eq!(pieces.kernel_name(0x1_1000).as_deref(), Some("k"));

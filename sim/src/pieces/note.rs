@@ -119,6 +119,28 @@ pub struct StackNote {
     pub bytes: u32,
 }
 
+/// An array in shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArrayNote<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Offset into the shared memory of a block.
+    pub offset: u32,
+    /// Length in bytes.
+    pub bytes: u32,
+}
+
+/// The shared memory of a block as the compiler laid it out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedNote<'a> {
+    /// Bytes that every launch has, what precedes the arrays included.
+    pub bytes: u32,
+    /// Whether a launch may ask for more, which follows.
+    pub may_have_more: bool,
+    /// All arrays, or none where they are not known.
+    pub arrays: &'a [ArrayNote<'a>],
+}
+
 /// The source of an instruction and of those that follow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineNote<'a> {
@@ -141,6 +163,8 @@ pub struct KernelNote<'a> {
     pub name: &'a str,
     /// The stack of its threads, if that is known.
     pub stack: Option<StackNote>,
+    /// The shared memory of its blocks, if that is known.
+    pub shared: Option<SharedNote<'a>>,
     /// Source lines by offset, ascending; may be empty.
     pub lines: &'a [LineNote<'a>],
 }

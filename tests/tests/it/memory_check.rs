@@ -317,3 +317,142 @@ fn a_finding_names_the_source_line_of_a_kernel_compiled_with_lineinfo() {
             .contains("(kernels/scale.cu:5), block (0,0,0), thread (25,0,0), kernel scale")
     );
 }
+
+const ARRAYS: &[u8] = include_bytes!("../../../hcq/tests/data/arrays.sm_87.cubin");
+const ARRAYS_AND_MORE: &[u8] = include_bytes!("../../../hcq/tests/data/arrays_and_more.sm_87.cubin");
+
+/// Findings of a thread of a kernel with shared arrays, at a word of the first one.
+fn in_shared(program: &[u8], kernel: &str, index: i32, more: u32) -> Vec<Finding> {
+    let machine = Machine::new(Checks::all());
+    let program = machine.device.load(program).unwrap();
+    let (out, mut queue) = (machine.alloc(8, "out"), machine.device.queue().unwrap());
+    let shape = LaunchConfig::new(1, 1).with_dynamic_shared(more);
+    let args = Args::new().buffer(&out).u32(index.cast_unsigned());
+    // SAFETY: memory of the simulated machine alone, which is this test's.
+    unsafe { queue.launch(&program.kernel(kernel).unwrap(), shape, &args) }.unwrap();
+    queue.submit().unwrap().wait(DEADLINE).unwrap();
+    machine.sim.findings()
+}
+
+/// The second array takes the bytes 0 to 12, the first one those from 16 to 36; a block has 128.
+#[test]
+fn an_index_beyond_a_shared_array_of_debug_code_is_found_where_no_other_array_lies() {
+    for index in [0, 4] {
+        assert_eq!(in_shared(ARRAYS, "shared_index", index, 0), [], "{index}");
+    }
+    // Both the store and the load.
+    let mistakes = [
+        ("shared_index", 5, 36, "at the end of shared array `first` (20 bytes at 0x10)"),
+        ("shared_index", 7, 44, "8 bytes past the end of shared array `first` (20 bytes at 0x10)"),
+        ("shared_index", -1, 12, "at the end of shared array `second` (12 bytes at 0x0)"),
+        ("shared_wide", -1, 12, "at the end of shared array `second` (12 bytes at 0x0)"),
+        ("shared_wide", 2, 36, "at the end of shared array `first` (20 bytes at 0x10)"),
+    ];
+    assert_eq!(in_shared(ARRAYS, "shared_wide", 1, 0), []);
+    for (kernel, index, address, place) in mistakes {
+        let found = in_shared(ARRAYS, kernel, index, 0);
+        let texts: Vec<_> = found.iter().map(|f| (f.text.as_str(), f.address, f.detail.as_str())).collect();
+        let text = |verb| {
+            if verb {
+                "writes shared memory outside every array"
+            } else {
+                "reads shared memory outside every array"
+            }
+        };
+        let both = [true, false].map(|verb| (text(verb), Some(address), place));
+        assert_eq!(texts, both, "{kernel} {index}");
+        assert!(found.iter().all(|f| f.check == Checks::MEMORY && f.kernel.as_deref() == Some(kernel)));
+    }
+}
+
+#[test]
+fn memory_that_a_launch_asks_for_follows_the_arrays() {
+    for (index, more) in [(0, 4), (15, 64), (99, 400)] {
+        assert_eq!(in_shared(ARRAYS_AND_MORE, "shared_more", index, more), [], "{index}");
+    }
+    let found = in_shared(ARRAYS_AND_MORE, "shared_more", -2, 64);
+    assert_eq!(
+        found[0].detail, "4 bytes past the end of shared array `first` (20 bytes at 0x0)",
+        "{found:?}"
+    );
+    // Code without symbols: the hardware's bounds alone.
+    assert_eq!(in_shared(ARRAYS, "shared_index", 4, 64), []);
+}
+
+#[test]
+fn a_fault_is_a_finding_with_its_line_and_its_buffer() {
+    let machine = Machine::new(Checks::MEMORY);
+    let program = machine.device.load(include_bytes!("../../../hcq/tests/data/lines.sm_87.cubin")).unwrap();
+    let buffer = machine.alloc(100, "x");
+    let mut queue = machine.device.queue().unwrap();
+    let args = Args::new().buffer_at(&buffer, 2).u32(2);
+    // SAFETY: memory of the simulated machine alone, which is this test's.
+    unsafe { queue.launch(&program.kernel("scale").unwrap(), LaunchConfig::new(1, 32), &args) }.unwrap();
+    queue.submit().unwrap().wait(DEADLINE).unwrap_err();
+    let found = machine.sim.findings();
+    assert_eq!(found.len(), 1, "{found:#?}");
+    assert_eq!(found[0].text, "reads global memory at an address that is not a multiple of its size");
+    assert_eq!(found[0].event.source.as_deref(), Some("kernels/scale.cu:5"));
+    assert_eq!((found[0].kernel.as_deref(), place(&found[0])), (Some("scale"), ("x", Relation::Inside(2))));
+    // An access outside every buffer that faults too is one mistake.
+    let machine = Machine::new(Checks::MEMORY);
+    let va = machine.alloc(MIB, "x").va().raw();
+    assert!(!machine.store(va + MIB + 4096));
+    let found = machine.sim.findings();
+    assert_eq!(
+        (found.len(), found[0].text.as_str()),
+        (1, "writes global memory outside every buffer"),
+        "{found:#?}"
+    );
+}
+
+/// The words of a buffer with these contents, loaded by a kernel: findings of `init`.
+fn loaded(staged: bool, fill: impl Fn(&Machine, &Buffer), offset: u64) -> Vec<Finding> {
+    let sim = Sim::new(SimConfig { check: Checks::INIT, ..SimConfig::default() });
+    let mut options = DeviceOptions::default();
+    options.staged_copies = staged;
+    let device = hcq::sim::open(sim.clone(), options).unwrap();
+    let (suite, bounds) = (device.load(SUITE).unwrap(), device.load(BOUNDS).unwrap());
+    let machine = Machine { sim, device, suite, bounds };
+    let (buffer, out) = (machine.device.alloc(64).unwrap(), machine.alloc(64, "out"));
+    fill(&machine, &buffer);
+    let args = Args::new().buffer_at(&buffer, offset).buffer(&out);
+    assert!(machine.launch("load_at", 1, &args));
+    machine.sim.findings()
+}
+
+#[test]
+fn the_pattern_of_fresh_memory_that_the_program_writes_is_no_finding() {
+    let pattern = ga10b_sim::POISON.to_le_bytes();
+    for staged in [false, true] {
+        assert_eq!(loaded(staged, |_, buffer| buffer.write(4, &pattern).unwrap(), 4), [], "staged: {staged}");
+        let parts = |_: &Machine, buffer: &Buffer| {
+            buffer.write(5, &pattern[1..]).unwrap();
+            buffer.write(4, &pattern[..1]).unwrap();
+        };
+        assert_eq!(loaded(staged, parts, 4), [], "staged: {staged}");
+        let found = loaded(staged, |_, buffer| buffer.write(4, &pattern).unwrap(), 8);
+        assert_eq!(found.len(), 1, "staged: {staged}");
+    }
+}
+
+#[test]
+fn bytes_that_the_program_did_not_write_are_found() {
+    let found = loaded(false, |_, buffer| buffer.write(4, &[1, 2, 3]).unwrap(), 4);
+    assert_eq!((found.len(), found[0].detail.as_str()), (1, "of its 4 bytes nothing wrote byte 3"));
+    assert_eq!(place(&found[0]).1, Relation::Inside(7));
+    // A copy of fresh memory is as fresh; one of the pattern that was written is not.
+    let copied = |written: bool| {
+        move |machine: &Machine, buffer: &Buffer| {
+            let source = machine.device.alloc(64).unwrap();
+            if written {
+                source.write(4, &ga10b_sim::POISON.to_le_bytes()).unwrap();
+            }
+            let mut queue = machine.device.copy_queue().unwrap();
+            queue.copy(&source, 4, buffer, 4, 4).unwrap();
+            queue.submit().unwrap().wait(DEADLINE).unwrap();
+        }
+    };
+    assert_eq!(loaded(false, copied(true), 4), []);
+    assert_eq!(loaded(false, copied(false), 4).len(), 1);
+}

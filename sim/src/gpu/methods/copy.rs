@@ -1,6 +1,7 @@
 //! Copy methods (class C7B5): linear and pitched copies, constant fills, semaphores.
 
 use crate::defects::Defects;
+use crate::findings::Checks;
 use crate::gpu::context::{Context, Flow};
 use crate::gpu::exception::{Exception, HubClient};
 use crate::gpu::semaphore::{Reduce, Write};
@@ -8,6 +9,7 @@ use crate::gpu::sm::check::copies::Copied;
 use crate::gpu::sm::launch::MemoryFault;
 use crate::order::ledger::Visible;
 use crate::order::work::{Work, WorkId};
+use crate::pieces::seen::SeenWrites;
 use nv_hw::class::c7b5::*;
 use nv_hw::fault::{ce_launch_error, pbdma_intr_1};
 
@@ -167,7 +169,10 @@ impl CopyMethods {
                 front.transfers(&context.memory, work, to, out_length, true);
             }
             match &remap {
-                None => context.memory.copy(from, to, in_length - missing).map_err(fault)?,
+                None => {
+                    note_copied(context, from, to, in_length)?;
+                    context.memory.copy(from, to, in_length - missing).map_err(fault)?;
+                }
                 Some(remap) => remap.line(context, from, to, self.line_length)?,
             }
         }
@@ -177,6 +182,25 @@ impl CopyMethods {
         });
         Ok(work)
     }
+}
+
+/// The notes of what was seen to be written, where reads of what nothing wrote are searched for.
+fn seen<'a>(context: &Context<'a>) -> Option<&'a SeenWrites> {
+    let searched = context.units.executor.checks().contains(Checks::INIT);
+    searched.then(|| context.memory.seen())
+}
+
+/// Notes a line of a copy that is about to be done: what nothing wrote stays so where it is copied to.
+fn note_copied(context: &Context<'_>, from: u64, to: u64, len: u64) -> Result<(), Exception> {
+    const CHUNK: u64 = 1 << 16;
+    let Some(seen) = seen(context) else { return Ok(()) };
+    for at in (0..len).step_by(CHUNK as usize) {
+        let mut data = vec![0; CHUNK.min(len - at) as usize];
+        let (from, to) = (from.wrapping_add(at), to.wrapping_add(at));
+        context.memory.read(from, &mut data).map_err(fault)?;
+        seen.copy(from, to, &data, |word| context.memory.word_at(word));
+    }
+    Ok(())
 }
 
 /// A component-wise copy.
@@ -246,6 +270,9 @@ impl Remap {
                         _ => return Err(Exception::CopyLaunch { code: ce_launch_error::INVALID_VALUE }),
                     }
                 }
+            }
+            if let (false, Some(seen)) = (keeps, seen(context)) {
+                seen.store(target, &out, |word| context.memory.word_at(word));
             }
             context.memory.write(target, &out).map_err(fault)?;
             at += count;

@@ -5,6 +5,7 @@ use crate::gpu::sm::lanes::Lanes;
 use crate::gpu::sm::launch::Launch;
 use crate::gpu::sm::slots::FileLayout;
 use crate::gpu::sm::warp::{Wait, Warp};
+use crate::gpu::sm::written::WrittenBytes;
 
 /// One of the 16 barriers of a block.
 #[derive(Clone, Debug, Default)]
@@ -46,6 +47,8 @@ pub(crate) struct Block {
     pub instructions: u64,
     /// Shared memory, rounded up to whole rows.
     pub shared: Vec<Lanes>,
+    /// Bytes of `shared` that were written, where that is checked.
+    pub written: WrittenBytes,
     pub barriers: [Barrier; 16],
     /// Registers of a thread that warps gave back, summed over warps.
     pub spare_registers: u32,
@@ -60,6 +63,7 @@ impl Block {
         self.id = [(index % gx) as u32, (index / gx % gy) as u32, (index / gx / gy) as u32];
         self.sm = (index % u64::from(launch.sm_count.max(1))) as u32;
         self.shared.clear();
+        self.written.clear();
         self.shared.resize(launch.shared_bytes.div_ceil(128) as usize, fresh);
         let threads = launch.threads_per_block();
         self.warps.resize_with(launch.warps_per_block() as usize, Warp::default);

@@ -257,6 +257,11 @@ impl Executor {
         self.findings.all()
     }
 
+    /// Mistakes that are searched for.
+    pub(crate) fn checks(&self) -> Checks {
+        self.config.checks
+    }
+
     /// Compares a copy of the copy engine with the program's notes on its memory.
     pub(crate) fn check_copy(&self, memory: &dyn Memory, copy: &Copied) {
         if self.config.checks.contains(Checks::MEMORY) {

@@ -17,7 +17,7 @@
 //! lowering     code lower micro_op      # the lowered program
 //! warps        barrier block capture core warp  # blocks, their warps, the state of one that runs
 //! launch       constants environment fault launch order state target tlb  # one launch and the memory that it sees
-//! values       code_map counters guest l2 lanes mbarrier slots soft  # registers, numbers, counts
+//! values       code_map counters guest l2 lanes mbarrier slots soft written  # registers, numbers, counts
 //! ```
 
 #![allow(clippy::needless_range_loop, reason = "loops over lanes index several arrays by the lane")]
@@ -55,6 +55,7 @@ mod tlb;
 mod translate;
 mod warp;
 mod worker;
+mod written;
 
 pub use counters::Counters;
 pub use executor::Executor;

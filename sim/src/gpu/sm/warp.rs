@@ -2,6 +2,7 @@
 
 use crate::gpu::sm::lanes::Lanes;
 use crate::gpu::sm::slots::{FileLayout, PREDICATES, UNIFORM_PREDICATES};
+use crate::gpu::sm::written::WrittenBytes;
 
 /// Times that lanes give way before they count as spinning.
 const SPINS: u32 = 64;
@@ -56,6 +57,10 @@ pub(crate) struct Warp {
     /// Lanes that gave way while others waited, and how often that happened in a row.
     yielded: u32,
     yields: u32,
+    /// Bytes of `local` that were written, where that is checked.
+    pub written: WrittenBytes,
+    /// The lanes that have written each register, where that is checked.
+    defined: Vec<u32>,
     /// Registers that a thread has.
     pub registers: u32,
     /// The second return address, which code uses as a register pair: lower and upper half.
@@ -87,6 +92,8 @@ impl Warp {
         self.resting = 0;
         self.waiting.clear();
         self.local.clear();
+        self.written.clear();
+        self.defined.clear();
         self.return_pc = [[0; 32]; 2];
         self.bar_count = 0;
         self.bar_bool = false;
@@ -115,6 +122,21 @@ impl Warp {
             }
         }
         (self.yielded, self.yields) = (0, 0);
+    }
+
+    /// Lanes write `count` registers from `first` on.
+    #[inline]
+    pub fn defines(&mut self, first: u8, count: u8, lanes: u32) {
+        let (first, end) = (usize::from(first), usize::from(first) + usize::from(count));
+        if self.defined.len() < end {
+            self.defined.resize(end, 0);
+        }
+        self.defined[first..end].iter_mut().for_each(|defined| *defined |= lanes);
+    }
+
+    /// The lanes that have written a register.
+    pub fn defined(&self, register: u16) -> u32 {
+        self.defined.get(usize::from(register)).copied().unwrap_or(0)
     }
 
     /// Whether every lane has exited.

@@ -50,6 +50,7 @@ impl Observe for Nobody {
 }
 
 impl Observe for Watch {
+    #[inline(always)]
     fn before(&mut self, core: &mut Core<'_>, op: &MicroOp) {
         Watch::before(self, core, op);
     }
@@ -96,19 +97,16 @@ fn path_loop(core: &mut Core<'_>, ops: &[MicroOp], observer: &mut impl Observe) 
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt,f16c")]
-fn path_loop_avx2(core: &mut Core<'_>, ops: &[MicroOp]) -> Flow {
-    path_loop(core, ops, &mut Nobody)
+fn path_loop_avx2(core: &mut Core<'_>, ops: &[MicroOp], observer: &mut impl Observe) -> Flow {
+    path_loop(core, ops, observer)
 }
 
-fn run_path(core: &mut Core<'_>, ops: &[MicroOp], watch: Option<&mut Watch>) -> Flow {
-    if let Some(watch) = watch {
-        return path_loop(core, ops, watch);
-    }
+fn run_path(core: &mut Core<'_>, ops: &[MicroOp], observer: &mut impl Observe) -> Flow {
     match core.env.target.isa {
-        Isa::Baseline => path_loop(core, ops, &mut Nobody),
+        Isa::Baseline => path_loop(core, ops, observer),
         #[cfg(target_arch = "x86_64")]
         // SAFETY: `Isa::detect` found the features.
-        Isa::Avx2 | Isa::Avx512 => unsafe { path_loop_avx2(core, ops) },
+        Isa::Avx2 | Isa::Avx512 => unsafe { path_loop_avx2(core, ops, observer) },
     }
 }
 
@@ -195,6 +193,9 @@ impl<'a> Worker<'a> {
                 SliceEnd::Fault => {
                     if let Some(fault) = self.core.fault.take() {
                         let core = &self.core;
+                        if let Some(watch) = &mut self.watch {
+                            watch.faulted(core, block.index, &fault);
+                        }
                         self.grid.fail(fault.with_state(core.env.launch, &block, &core.map, core.active));
                     }
                 }
@@ -242,7 +243,11 @@ impl<'a> Worker<'a> {
             };
             let path = core.warp.paths.remove(pick);
             (core.pc, core.active, core.fuel) = (path.pc, path.mask, fuel);
-            match run_path(core, self.bound.ops(), self.watch.as_deref_mut()) {
+            let flow = match &mut self.watch {
+                Some(watch) => run_path(core, self.bound.ops(), &mut **watch),
+                None => run_path(core, self.bound.ops(), &mut Nobody),
+            };
+            match flow {
                 Flow::Park => {
                     core.busy = true;
                     fuel = core.fuel - 1;

@@ -8,5 +8,7 @@ mod faults;
 mod golden;
 mod guest;
 mod kernels;
+mod refused;
+mod unwritten;
 mod waiting;
 mod warpgroup;

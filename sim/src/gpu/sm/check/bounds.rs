@@ -12,6 +12,8 @@ use crate::pieces::{Permit, Pieces};
 const REMEMBERED: usize = 64;
 /// Addresses that share an entry, as a power of two.
 const GRAIN: u32 = 12;
+/// Bytes that are looked up at once.
+const AT_ONCE: u64 = 64 << 10;
 
 /// Ranges of addresses that a launch was found to be allowed, until the pieces change.
 #[derive(Debug)]
@@ -41,6 +43,31 @@ impl Bounds {
         (va >> GRAIN) as usize % REMEMBERED
     }
 
+    /// Whether all of `place` is known to be allowed, or found to be.
+    pub fn allows(
+        &mut self,
+        core: &mut Core<'_>,
+        pieces: &Pieces,
+        place: Range<u64>,
+        needs: KernelAccess,
+    ) -> bool {
+        self.refresh(pieces);
+        self.knows(&place, needs)
+            || place.end - place.start <= AT_ONCE && self.first_wrong(core, pieces, place, needs).is_none()
+    }
+
+    fn refresh(&mut self, pieces: &Pieces) {
+        let generation = pieces.generation();
+        if self.generation != generation {
+            *self = Self { generation, stack: self.stack, ..Self::default() };
+        }
+    }
+
+    fn knows(&self, place: &Range<u64>, needs: KernelAccess) -> bool {
+        let (known, access) = &self.allowed[Self::slot(place.start)];
+        known.start <= place.start && place.end <= known.end && *access >= needs
+    }
+
     /// The first address of an access that is wrong.
     pub fn first_wrong(
         &mut self,
@@ -49,12 +76,8 @@ impl Bounds {
         place: Range<u64>,
         needs: KernelAccess,
     ) -> Option<(u64, Wrong)> {
-        let generation = pieces.generation();
-        if self.generation != generation {
-            *self = Self { generation, stack: self.stack, ..Self::default() };
-        }
-        let (known, access) = &self.allowed[Self::slot(place.start)];
-        if known.start <= place.start && place.end <= known.end && *access >= needs {
+        self.refresh(pieces);
+        if self.knows(&place, needs) {
             return None;
         }
         let mut at = place.start;

@@ -3,8 +3,10 @@
 
 use std::ops::Range;
 
-use crate::findings::Checks;
+use crate::findings::{Checks, Finding};
+use crate::gpu::sm::check::arrays::SharedBounds;
 use crate::gpu::sm::check::bounds::Wrong;
+use crate::gpu::sm::check::reach::{Extent, Reach};
 use crate::gpu::sm::check::{Place, WarpAccess, Watch, finding, lanes};
 use crate::gpu::sm::core::Core;
 use crate::pieces::note::{KernelAccess, PieceKind};
@@ -12,7 +14,7 @@ use crate::pieces::{Location, Pieces};
 
 use sass::Access;
 
-fn verb(access: Access) -> &'static str {
+pub(super) fn verb(access: Access) -> &'static str {
     match access {
         Access::Load => "reads",
         Access::Store => "writes",
@@ -22,38 +24,77 @@ fn verb(access: Access) -> &'static str {
 
 impl Watch {
     /// Compares an access with the pieces; one finding at most, of the first lane that is wrong.
-    pub(super) fn check_memory(&mut self, core: &mut Core<'_>, access: &WarpAccess) {
-        let Some(pieces) = core.env.memory.pieces() else { return };
+    pub(super) fn check_memory(&mut self, core: &mut Core<'_>, access: &WarpAccess, reach: &Reach) {
         let needs = match access.memory.access {
             Access::Load => KernelAccess::Read,
             Access::Store | Access::Atomic => KernelAccess::ReadWrite,
         };
+        if !reach.end.is_some_and(|end| self.allows(core, reach.extent, reach.start..end, needs))
+            && self.check_lanes(core, access, needs)
+        {
+            self.reported = Some((core.pc, core.block.index, core.warp.index));
+        }
+    }
+
+    /// Whether all that lies between the lowest and the highest address is allowed; often it is.
+    fn allows(&mut self, core: &mut Core<'_>, extent: Extent, all: Range<u64>, needs: KernelAccess) -> bool {
+        match extent {
+            Extent::Global => {
+                let Some(pieces) = core.env.memory.pieces() else { return true };
+                self.bounds.allows(core, pieces, all, needs)
+            }
+            Extent::Shared => {
+                let size = core.env.launch.shared_bytes.into();
+                self.shared_bounds(core).first_wrong(all, size).is_none()
+            }
+            Extent::Local | Extent::Mixed => false,
+        }
+    }
+
+    fn shared_bounds(&mut self, core: &Core<'_>) -> &SharedBounds {
+        self.shared.get_or_insert_with(|| SharedBounds::of(core.env.memory.pieces(), core.env.launch))
+    }
+
+    /// Reports the first lane that is wrong; whether there is one.
+    fn check_lanes(&mut self, core: &mut Core<'_>, access: &WarpAccess, needs: KernelAccess) -> bool {
+        let pieces = core.env.memory.pieces();
         for lane in lanes(access.lanes) {
             let place = access.places[lane as usize];
             let Some(end) = place.offset().checked_add(access.memory.bytes.into()) else { continue };
-            let wrong = match place {
-                Place::Global(va) => self.bounds.first_wrong(core, pieces, va..end, needs),
-                Place::Local(offset) => {
-                    if self.leaves_stack(core, pieces, access, lane, offset.into()..end) {
-                        return;
+            match (place, pieces) {
+                (Place::Global(va), Some(pieces)) => {
+                    if let Some((at, wrong)) = self.bounds.first_wrong(core, pieces, va..end, needs) {
+                        let text = outside(pieces, access.memory.access, at, &wrong);
+                        self.report(core, Checks::MEMORY, lane, &text, Some(Place::Global(at)), None);
+                        return true;
                     }
-                    None
                 }
-                Place::Shared(_) => None,
-            };
-            if let Some((at, wrong)) = wrong {
-                let verb = verb(access.memory.access);
-                let text = match wrong {
-                    Wrong::Outside if pieces.freed(at).is_some() => format!("{verb} memory that was freed"),
-                    Wrong::Outside => format!("{verb} global memory outside every buffer"),
-                    Wrong::Forbidden => {
-                        format!("{verb} memory that is not for kernels to {}", verb_of(needs))
+                (Place::Local(offset), Some(pieces)) => {
+                    if self.leaves_stack(core, pieces, access, lane, offset.into()..end) {
+                        return true;
                     }
-                };
-                self.report(core, Checks::MEMORY, lane, &text, Some(Place::Global(at)), None);
-                return;
+                }
+                (Place::Shared(offset), _) => {
+                    if self.leaves_arrays(core, access, lane, offset.into()..end) {
+                        return true;
+                    }
+                }
+                (Place::Global(_) | Place::Local(_), None) => {}
             }
         }
+        false
+    }
+
+    /// Whether an access of shared memory lies outside the kernel's arrays, which is reported.
+    fn leaves_arrays(&mut self, core: &Core<'_>, access: &WarpAccess, lane: u32, place: Range<u64>) -> bool {
+        let size = core.env.launch.shared_bytes.into();
+        let bounds = self.shared_bounds(core);
+        let Some(at) = bounds.first_wrong(place, size) else { return false };
+        let detail = bounds.describe(at);
+        let text = format!("{} shared memory outside every array", verb(access.memory.access));
+        let found = finding(core, Checks::MEMORY, lane, &text, Some(Place::Shared(at as u32)), None);
+        self.findings.record(Finding { detail, ..found });
+        true
     }
 
     /// Whether an access of local memory lies outside the thread's stack, which is reported.
@@ -84,9 +125,18 @@ impl Watch {
     }
 }
 
+/// Text for an address that is wrong.
+fn outside(pieces: &Pieces, access: Access, at: u64, wrong: &Wrong) -> String {
+    let verb = verb(access);
+    match wrong {
+        Wrong::Outside if pieces.freed(at).is_some() => format!("{verb} memory that was freed"),
+        Wrong::Outside => format!("{verb} global memory outside every buffer"),
+        Wrong::Forbidden if access == Access::Load => {
+            format!("{verb} memory that is not for kernels to read")
+        }
+        Wrong::Forbidden => format!("{verb} memory that is not for kernels to write"),
+    }
+}
+
 /// Reference point of an address in local memory.
 const STACK: &str = "stack";
-
-fn verb_of(needs: KernelAccess) -> &'static str {
-    if needs == KernelAccess::Read { "read" } else { "write" }
-}

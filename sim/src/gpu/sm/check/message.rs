@@ -4,6 +4,7 @@ use crate::findings::Checks;
 use crate::gpu::sm::check::act::Act;
 use crate::gpu::sm::check::race::global_kind;
 use crate::gpu::sm::check::shadow::{Kind, Mark};
+use crate::gpu::sm::check::step::Step;
 use crate::gpu::sm::check::{Place, WarpAccess, Watch, block_id, event, lanes, words};
 use crate::gpu::sm::core::Core;
 
@@ -15,7 +16,8 @@ const THROUGH_L1: u32 = 81;
 impl Watch {
     /// Whether the current op is a copy to shared memory that goes past the level-1 cache.
     fn bypasses_l1(&self, core: &Core<'_>) -> bool {
-        let copies = matches!(self.acts.get(core.pc as usize), Some(Some((Act::CopyToShared, _))));
+        let copies =
+            matches!(self.steps.get(core.pc as usize), Some(Some(Step { act: Act::CopyToShared, .. })));
         copies && core.map.word(core.pc) >> THROUGH_L1 & 1 == 0
     }
 

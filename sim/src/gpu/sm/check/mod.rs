@@ -11,12 +11,14 @@
 //! count as ordered, except in one instruction.
 
 mod act;
+mod arrays;
 mod asynchronous;
 mod between;
 mod block;
 mod bounds;
 pub(crate) mod copies;
 mod early;
+mod faulted;
 mod fences;
 pub(crate) mod in_ledger;
 mod init;
@@ -28,31 +30,38 @@ mod objects;
 mod order;
 mod products;
 mod race;
+mod reach;
 mod registers;
 mod shadow;
+mod step;
 mod sync;
 mod unfinished;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::findings::{Checks, Event, Finding, Findings};
 use crate::gpu::sm::check::act::Act;
+use crate::gpu::sm::check::arrays::SharedBounds;
 use crate::gpu::sm::check::block::BlockWatch;
 use crate::gpu::sm::check::bounds::Bounds;
 use crate::gpu::sm::check::fences::Fences;
 use crate::gpu::sm::check::in_ledger::{InLedger, Watched};
 use crate::gpu::sm::check::late::LateStores;
 use crate::gpu::sm::check::order::Clocks;
-use crate::gpu::sm::check::registers::{Group, Registers};
+use crate::gpu::sm::check::reach::{Extent, Reach};
+use crate::gpu::sm::check::registers::Group;
 use crate::gpu::sm::check::shadow::Shadow;
+use crate::gpu::sm::check::step::{Needs, Step};
 use crate::gpu::sm::core::Core;
+use crate::gpu::sm::lanes::each;
 use crate::gpu::sm::launch::{Config, Launch, Schedule};
 use crate::gpu::sm::micro_op::MicroOp;
 use crate::gpu::sm::ops::memory::{addresses, offsets};
 use crate::gpu::sm::slots::ZERO;
 use crate::gpu::sm::tlb::Miss;
+use crate::pieces::seen::SeenWrites;
 
+use rustc_hash::FxHashMap;
 use sass::{Access, Space};
 
 /// The checks of one launch.
@@ -60,14 +69,20 @@ use sass::{Access, Space};
 pub(crate) struct Watch {
     checks: Checks,
     findings: Arc<Findings>,
-    /// Effect of each op, decoded on first use.
-    acts: Vec<Option<(Act, Registers)>>,
-    blocks: HashMap<u64, BlockWatch>,
+    /// Each op, decoded on first use.
+    steps: Vec<Option<Step>>,
+    blocks: FxHashMap<u64, BlockWatch>,
     /// Last accesses to global memory, and the order of the blocks.
     global: Shadow,
     order: Clocks,
     bounds: Bounds,
-    /// The same, where every message needs a fence.
+    /// Of the kernel's shared memory, once they were looked up.
+    shared: Option<SharedBounds>,
+    /// The op, block and warp of the last finding about its memory.
+    reported: Option<(u32, u64, u32)>,
+    /// Writes to memory of which the program can say nothing.
+    seen: SeenWrites,
+    /// The order of the blocks, where every message needs a fence.
     fences: Fences,
     /// Stores that others do not see yet, where they become visible late.
     late: Option<LateStores>,
@@ -128,26 +143,63 @@ impl Watch {
             in_ledger: work.map(InLedger::new),
             checks,
             findings,
-            acts: Vec::new(),
-            blocks: HashMap::new(),
+            steps: Vec::new(),
+            blocks: FxHashMap::default(),
             global: Shadow::default(),
             order: Clocks::default(),
             bounds: Bounds::default(),
+            shared: None,
+            reported: None,
+            seen: SeenWrites::default(),
         }
     }
 
     /// Sees an operation that is about to run for the lanes of `core.mask`.
+    #[inline(always)]
     pub fn before(&mut self, core: &mut Core<'_>, op: &MicroOp) {
-        let (act, registers) = self.act(core);
-        if self.checks.contains(Checks::RACE) {
-            self.use_loads(core, &registers);
-            self.use_sums(core, act, &registers);
+        let step = match self.steps.get(core.pc as usize) {
+            Some(Some(step)) => step,
+            _ => self.decode(core),
+        };
+        let needs = step.needs;
+        if needs.contains(Needs::DEFINES) {
+            core.warp.defines(step.defines.first, step.defines.count, core.mask);
         }
-        match act {
+        if needs.intersects(Needs::ACT | Needs::REGISTERS) {
+            let step = *step;
+            self.check(core, op, &step);
+        }
+    }
+
+    /// Decodes the current op.
+    #[cold]
+    fn decode(&mut self, core: &Core<'_>) -> &Step {
+        let at = core.pc as usize;
+        if self.steps.len() <= at {
+            self.steps.resize(at + 1, None);
+        }
+        let (arch, word, checks) = (core.env.launch.arch, core.map.word(core.pc), self.checks);
+        self.steps[at].get_or_insert_with(|| Step::of(arch, word, checks))
+    }
+
+    #[inline(never)]
+    fn check(&mut self, core: &mut Core<'_>, op: &MicroOp, step: &Step) {
+        if step.needs.contains(Needs::REGISTERS) {
+            self.use_loads(core, &step.registers);
+            self.use_sums(core, step.act, &step.registers);
+        }
+        if step.needs.contains(Needs::ACT) {
+            self.check_act(core, op, step);
+        }
+    }
+
+    fn check_act(&mut self, core: &mut Core<'_>, op: &MicroOp, step: &Step) {
+        match step.act {
             Act::Other => {}
             Act::Memory(memory) => {
-                let access = plain(core, op, memory, registers.written);
-                self.access(core, &access);
+                if let (access, Some(reach)) = plain(core, op, memory, step.registers.written) {
+                    self.access_at(core, &access, &reach);
+                }
             }
             Act::LoadMatrix => {
                 let lanes = ((1u64 << (8 * op.k[3].min(4))) - 1) as u32;
@@ -178,10 +230,9 @@ impl Watch {
                     in_ledger.pass_wait(core.block.index, core.warp.index, core.mask);
                 }
             }
-            Act::Shuffle if self.checks.contains(Checks::SYNC) => self.shuffle(core, op),
-            Act::WarpSync if self.checks.contains(Checks::SYNC) => self.warpsync(core, op),
-            Act::BranchDiverged if self.checks.contains(Checks::SYNC) => self.branch_diverged(core, op),
-            Act::Shuffle | Act::WarpSync | Act::BranchDiverged => {}
+            Act::Shuffle => self.shuffle(core, op),
+            Act::WarpSync => self.warpsync(core, op),
+            Act::BranchDiverged => self.branch_diverged(core, op),
         }
     }
 
@@ -242,29 +293,22 @@ impl Watch {
         }
     }
 
-    /// Returns the effect of the current op, and its registers.
-    fn act(&mut self, core: &Core<'_>) -> (Act, Registers) {
-        let at = core.pc as usize;
-        if self.acts.len() <= at {
-            self.acts.resize(at + 1, None);
+    fn access(&mut self, core: &mut Core<'_>, access: &WarpAccess) {
+        if let Some(reach) = Reach::of(access) {
+            self.access_at(core, access, &reach);
         }
-        *self.acts[at].get_or_insert_with(|| {
-            let (arch, word) = (core.env.launch.arch, core.map.word(core.pc));
-            (Act::of(arch, word), Registers::of(arch, word))
-        })
     }
 
-    fn access(&mut self, core: &mut Core<'_>, access: &WarpAccess) {
+    fn access_at(&mut self, core: &mut Core<'_>, access: &WarpAccess, reach: &Reach) {
         // Misaligned accesses fault.
-        let width = u64::from(access.memory.bytes.max(1).next_power_of_two());
-        if lanes(access.lanes).any(|lane| !access.places[lane as usize].offset().is_multiple_of(width)) {
+        if !reach.aligned {
             return;
         }
         if self.checks.contains(Checks::MEMORY) {
-            self.check_memory(core, access);
+            self.check_memory(core, access, reach);
         }
         if self.checks.contains(Checks::INIT) {
-            self.check_init(core, access);
+            self.check_init(core, access, reach);
         }
         if self.checks.contains(Checks::RACE) {
             self.check_race(core, access);
@@ -377,21 +421,49 @@ fn shared(access: Access) -> act::Memory {
 }
 
 /// The access of a load, a store or an atomic operation.
-fn plain(core: &Core<'_>, op: &MicroOp, memory: act::Memory, loaded: Group) -> WarpAccess {
+fn plain(core: &Core<'_>, op: &MicroOp, memory: act::Memory, loaded: Group) -> (WarpAccess, Option<Reach>) {
     let loads = memory.access == Access::Load;
     let lanes = if loads && op.ps[0] != 7 { core.mask & core.pred(op.ps[0]) } else { core.mask };
-    let places = match memory.space {
-        Space::Shared => offsets(core, op).map(Place::Shared),
-        Space::Local => offsets(core, op).map(Place::Local),
-        Space::Global | Space::Constant => addresses(core, op).map(Place::Global),
-        Space::Generic => addresses(core, op).map(|va| match core.tlb.window(va) {
-            Some(Miss::Shared) => Place::Shared((va - core.env.launch.windows.shared_base) as u32),
-            Some(Miss::Local) => Place::Local((va - core.env.launch.windows.local_base) as u32),
-            _ => Place::Global(va),
-        }),
+    let (extent, at) = match memory.space {
+        Space::Shared | Space::Local => {
+            let (extent, at) = (
+                if memory.space == Space::Shared { Extent::Shared } else { Extent::Local },
+                offsets(core, op),
+            );
+            (extent, each(|lane| u64::from(at[lane])))
+        }
+        Space::Global | Space::Constant => (Extent::Global, addresses(core, op)),
+        Space::Generic => {
+            let at = addresses(core, op);
+            let windows = at.iter().any(|va| core.tlb.window(*va).is_some());
+            (if windows { Extent::Mixed } else { Extent::Global }, at)
+        }
     };
+    let mut places = [Place::Global(0); 32];
+    for (place, at) in places.iter_mut().zip(at) {
+        *place = match extent {
+            Extent::Shared => Place::Shared(at as u32),
+            Extent::Local => Place::Local(at as u32),
+            Extent::Global => Place::Global(at),
+            Extent::Mixed => in_window(core, at),
+        };
+    }
     let data = (memory.access == Access::Store && op.c != ZERO).then_some(op.c);
-    WarpAccess { memory, lanes, places, data, loaded, by: core.warp.index }
+    let access = WarpAccess { memory, lanes, places, data, loaded, by: core.warp.index };
+    let reach = match extent {
+        Extent::Mixed => Reach::of(&access),
+        _ => Reach::of_addresses(extent, &at, lanes, memory.bytes),
+    };
+    (access, reach)
+}
+
+/// The memory that a generic address names.
+fn in_window(core: &Core<'_>, va: u64) -> Place {
+    match core.tlb.window(va) {
+        Some(Miss::Shared) => Place::Shared((va - core.env.launch.windows.shared_base) as u32),
+        Some(Miss::Local) => Place::Local((va - core.env.launch.windows.local_base) as u32),
+        _ => Place::Global(va),
+    }
 }
 
 /// The lanes of a mask.
