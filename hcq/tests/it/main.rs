@@ -3,7 +3,9 @@
 mod architectures;
 mod driver_calls;
 mod examples;
+mod graphs;
 mod kernels;
+mod limits;
 mod orin;
 mod patience;
 mod reports;
