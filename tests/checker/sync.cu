@@ -162,7 +162,7 @@ __global__ void shuffle_names_waiting(const int *in, int *out) {
     if (x % 32 < 16)
         x += __shfl_down_sync(0xffffffff, x, 1); // BUG
     else
-        asm volatile("bar.sync 0;" ::: "memory");
+        asm volatile("bar.sync 0;" ::: "memory"); // OTHER
     out[threadIdx.x] = x;
 }
 

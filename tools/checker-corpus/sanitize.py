@@ -7,7 +7,7 @@
 Needs python3 and compute-sanitizer. Writes runs.jsonl, each run with its output and time, and from it sanitizer.json: the
 version, the options and the time of each tool, and for each case what each tool said. The second form makes sanitizer.json of a
 runs.jsonl again. A tool's verdict on a faulty kernel is `right` if a finding of a tool for this class of mistakes names a
-line with `// BUG`, or for a race the line of the other access, `// OTHER`; `vague` for any other finding, also an error of the
+line with `// BUG`, or `// OTHER`, the other access of a race or where others wait; `vague` for any other finding, also an error of the
 driver without a place; `missed` for none. On a right kernel a finding is `false`, none is `clean`.
 """
 import argparse

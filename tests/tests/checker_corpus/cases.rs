@@ -93,7 +93,7 @@ impl Case {
 pub struct Marks {
     /// Those with `// BUG`.
     pub bug: Vec<u32>,
-    /// Those with `// OTHER`: the other access of a race.
+    /// Those with `// OTHER`: the other access of a race, or where the others wait.
     pub other: Vec<u32>,
 }
 
