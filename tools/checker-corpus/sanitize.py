@@ -5,7 +5,7 @@
     tools/checker-corpus/sanitize.py --judge FOLDER
 
 Needs python3 and compute-sanitizer. Writes runs.jsonl, each run with its output and time, and from it sanitizer.json: the
-version, the options and the time of each tool, and for each case what each tool said. The second form makes sanitizer.json of a
+version, the options and the time of each tool, and for each case the verdict and what the tool said. The second form makes sanitizer.json of a
 runs.jsonl again. A tool's verdict on a faulty kernel is `right` if a finding of a tool for this class of mistakes names a
 line with `// BUG`, or `// OTHER`, the other access of a race or where others wait; `vague` for any other finding, also an error of the
 driver without a place; `missed` for none. On a right kernel a finding is `false`, none is `clean`.
@@ -227,16 +227,19 @@ def judge_all(folder):
                 verdict, text = judge(case, marked[case["file"]][case["kernel"]], tool, run_of["output"])
                 row[tool] |= {"verdict": None if run_of["end"] == "not run" else verdict, "text": text}
         verdict, tool = overall(case, row)
-        table.append({"kernel": case["kernel"], "verdict": verdict, "tool": tool, **row})
+        text = row[tool]["text"] if tool else ""
+        table.append({"kernel": case["kernel"], "verdict": verdict, "tool": tool, "text": text})
         counts[class_of(case) + (" right" if case["right"] else ""), verdict] += 1
         if case["right"] and row["plain"]["end"] != "CUDA_SUCCESS":
             print(f"{case['kernel']} is right, and ends with {row['plain']}")
-    seconds = {tool: round(sum(row[tool]["seconds"] for row in table), 1) for tool in ["plain", *TOOLS]}
-    result = {**head, "tool_seconds": seconds, "cases": table}
-    (folder / "sanitizer.json").write_text(json.dumps(result, indent=1) + "\n")
+    spent = {tool: [run["seconds"] for run in runs.values() if run["tool"] == tool] for tool in ["plain", *TOOLS]}
+    seconds = {tool: round(sum(times), 1) for tool, times in spent.items()}
+    head = json.dumps({**head, "tool_seconds": seconds}, indent=2).removesuffix("\n}")
+    rows = ",\n".join(f"    {json.dumps(row)}" for row in table)
+    (folder / "sanitizer.json").write_text(f'{head},\n  "cases": [\n{rows}\n  ]\n}}\n')
     for (group, verdict), count in sorted(counts.items(), key=str):
         print(f"{group:14} {verdict or 'not run':8} {count}")
-    print(f"{head.get('wall_seconds')} s; of each tool: {seconds}")
+    print(f"of each tool, in s: {seconds}")
 
 
 def main():

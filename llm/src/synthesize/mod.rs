@@ -305,10 +305,12 @@ impl Synthesis {
             Ok(_) => path.canonicalize().map_err(failed("find"))?,
             Err(_) => path.to_owned(),
         };
-        let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder =
+            target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         // Less the umask, as of any other file.
         let mode = Permissions::from_mode(0o666);
-        let partial = tempfile::Builder::new().permissions(mode).tempfile_in(folder).map_err(failed("create"))?;
+        let partial =
+            tempfile::Builder::new().permissions(mode).tempfile_in(folder).map_err(failed("create"))?;
         self.write(seed, partial.as_file(), progress).map_err(failed("write"))?;
         partial.persist(&target).map(drop).map_err(|error| failed("rename")(error.error))
     }

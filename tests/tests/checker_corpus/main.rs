@@ -101,7 +101,7 @@ fn verdicts() -> Result<(), Failed> {
     if updates() {
         let ours = Ours::new(seconds, &cases, &rows);
         ours.write();
-        return page::write(&cases, &ours, Sanitizer::read().as_ref());
+        return page::write(&cases, &ours, &Sanitizer::read());
     }
     let ours = Ours::read();
     let worse =
@@ -118,5 +118,5 @@ fn verdicts() -> Result<(), Failed> {
 
 fn pages() -> Result<(), Failed> {
     // With `UPDATE` the other test writes them.
-    if updates() { Ok(()) } else { page::check(&Case::all(), &Ours::read(), Sanitizer::read().as_ref()) }
+    if updates() { Ok(()) } else { page::check(&Case::all(), &Ours::read(), &Sanitizer::read()) }
 }

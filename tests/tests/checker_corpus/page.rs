@@ -42,8 +42,8 @@ fn ours_of(ours: &Ours, case: &Case) -> String {
     ours.cases.get(&case.kernel).map_or_else(String::new, |(verdict, by)| cell(*verdict, by.as_deref()))
 }
 
-fn theirs_of(sanitizer: Option<&Sanitizer>, case: &Case) -> String {
-    let known = sanitizer.and_then(|s| s.verdict(&case.kernel));
+fn theirs_of(sanitizer: &Sanitizer, case: &Case) -> String {
+    let known = sanitizer.verdict(&case.kernel);
     known.map_or_else(|| "not run".to_owned(), |(verdict, tool)| cell(verdict, Some(tool)))
 }
 
@@ -58,12 +58,12 @@ fn found(verdicts: &[Option<Verdict>]) -> String {
 }
 
 /// The sums of docs/checker.md.
-fn sums(cases: &[Case], ours: &Ours, sanitizer: Option<&Sanitizer>) -> String {
+fn sums(cases: &[Case], ours: &Ours, sanitizer: &Sanitizer) -> String {
     let mut out = String::from(
         "| Mistakes | Kernels | compute-sanitizer: right | vague | missed | the checker: right | vague | missed |\n\
          | --- | --- | --- | --- | --- | --- | --- | --- |\n",
     );
-    let theirs = |case: &Case| sanitizer.and_then(|s| s.verdict(&case.kernel)).map(|(verdict, _)| verdict);
+    let theirs = |case: &Case| sanitizer.verdict(&case.kernel).map(|(verdict, _)| verdict);
     for class in CLASSES.iter().map(Some).chain([None]) {
         let wanted = |case: &&Case| !case.right && class.is_none_or(|class| case.class() == *class);
         let faulty: Vec<&Case> = cases.iter().filter(wanted).collect();
@@ -76,19 +76,15 @@ fn sums(cases: &[Case], ours: &Ours, sanitizer: Option<&Sanitizer>) -> String {
     let alarms =
         |verdicts: Vec<Option<Verdict>>| verdicts.iter().filter(|v| **v == Some(Verdict::False)).count();
     let our = alarms(right.iter().map(|case| ours.verdict(&case.kernel)).collect());
-    let (their, time) = match sanitizer {
-        None => ("not run".to_owned(), String::new()),
-        Some(s) => (
-            alarms(right.iter().map(|case| theirs(case)).collect()).to_string(),
-            format!(
-                "compute-sanitizer {} on {} takes {:.0} s, {} processes at a time, for each kernel under four tools; ",
-                s.version, s.gpu, s.wall_seconds, s.workers
-            ),
-        ),
-    };
+    let their = alarms(right.iter().map(|case| theirs(case)).collect());
+    let Sanitizer { version, gpu, wall_seconds, workers, .. } = sanitizer;
+    let time = format!(
+        "compute-sanitizer {version} on {gpu} takes {wall_seconds:.0} s, {workers} processes at a time, for each \
+         kernel under four tools"
+    );
     writeln!(
         out,
-        "\nFalse alarms in {} right kernels: compute-sanitizer {their}, the checker {our}. Time: {time}the checker {:.0} s \
+        "\nFalse alarms in {} right kernels: compute-sanitizer {their}, the checker {our}. Time: {time}; the checker {:.0} s \
          on two cores, a process for each kernel.",
         right.len(),
         ours.seconds
@@ -117,16 +113,14 @@ fn wrapped(text: &str) -> String {
 }
 
 /// The page of all kernels.
-fn table(cases: &[Case], ours: &Ours, sanitizer: Option<&Sanitizer>) -> String {
+fn table(cases: &[Case], ours: &Ours, sanitizer: &Sanitizer) -> String {
     let mut out = format!("{HEAD}\n{}", sums(cases, ours, sanitizer));
-    if let Some(sanitizer) = sanitizer {
-        out.push_str("\nOptions of the tools:");
-        for (tool, options) in sanitizer.options.iter().filter(|(_, options)| !options.is_empty()) {
-            write!(out, "\n{tool} `{options}`;").unwrap();
-        }
-        out.pop();
-        out.push_str(".\n");
+    out.push_str("\nOptions of the tools:");
+    for (tool, options) in sanitizer.options.iter().filter(|(_, options)| !options.is_empty()) {
+        write!(out, "\n{tool} `{options}`;").unwrap();
     }
+    out.pop();
+    out.push_str(".\n");
     out.push_str("\n## Faulty kernels\n\n");
     out.push_str("| Class | Kernel | Mistake | compute-sanitizer | The checker | Its right twin: compute-sanitizer | The checker |\n");
     out.push_str("| --- | --- | --- | --- | --- | --- | --- |\n");
@@ -155,11 +149,7 @@ fn table(cases: &[Case], ours: &Ours, sanitizer: Option<&Sanitizer>) -> String {
 }
 
 /// Both pages, as they should be.
-fn pages(
-    cases: &[Case],
-    ours: &Ours,
-    sanitizer: Option<&Sanitizer>,
-) -> Result<[(PathBuf, String); 2], Failed> {
+fn pages(cases: &[Case], ours: &Ours, sanitizer: &Sanitizer) -> Result<[(PathBuf, String); 2], Failed> {
     let page = docs("checker.md");
     let text = fs::read_to_string(&page)?;
     let [begin, end] = MARKS;
@@ -170,7 +160,7 @@ fn pages(
 }
 
 /// Writes the pages.
-pub fn write(cases: &[Case], ours: &Ours, sanitizer: Option<&Sanitizer>) -> Result<(), Failed> {
+pub fn write(cases: &[Case], ours: &Ours, sanitizer: &Sanitizer) -> Result<(), Failed> {
     for (path, text) in pages(cases, ours, sanitizer)? {
         fs::write(path, text)?;
     }
@@ -178,7 +168,7 @@ pub fn write(cases: &[Case], ours: &Ours, sanitizer: Option<&Sanitizer>) -> Resu
 }
 
 /// Compares the committed pages with the verdicts.
-pub fn check(cases: &[Case], ours: &Ours, sanitizer: Option<&Sanitizer>) -> Result<(), Failed> {
+pub fn check(cases: &[Case], ours: &Ours, sanitizer: &Sanitizer) -> Result<(), Failed> {
     for (path, text) in pages(cases, ours, sanitizer)? {
         if fs::read_to_string(&path).ok().as_ref() != Some(&text) {
             let command = "UPDATE=1 cargo test --profile ci -p ga10b-tests --test checker_corpus";
