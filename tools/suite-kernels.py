@@ -20,7 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SMS = (80, 86, 87, 89, 90)
 MODULES = {
     "tests/kernels": (["bench", "bounds", "early", "links", "matrix", "suite"], SMS),
-    "sim/tests/data": (["bulk", "fill", "pairs", "planted", "waits", "warpgroups"], SMS),
+    "sim/tests/data": (["bulk", "fill", "pairs", "planted", "races", "waits", "warpgroups"], SMS),
     "hcq/kernels": (["copy"], (80, 87, 90)),
 }
 # Modules whose instructions older SMs lack.

@@ -8,5 +8,6 @@ mod faults;
 mod golden;
 mod guest;
 mod kernels;
+mod races;
 mod waiting;
 mod warpgroup;

@@ -5,36 +5,41 @@
 //! launch and to its only worker. Without checks there is none, and the interpreter's loop is compiled without
 //! a call to it.
 //!
-//! Two accesses of a block are ordered by a block barrier, a phase of a barrier object, or an atomic
-//! operation on the same word of shared memory. Of two blocks: by atomic or strong (volatile, relaxed,
-//! acquire, release) accesses to the same word of global memory, with or without a fence. Lanes of a warp
-//! count as ordered, except in one instruction.
+//! Two accesses of a block are ordered by a block barrier, a phase of a barrier object, an atomic operation on
+//! the same word, or a flag that a warp polls. Of two blocks: by atomic or strong (volatile, relaxed, acquire,
+//! release) accesses to the same word of global memory, with or without a fence. Of two lanes of a warp: by
+//! `__syncwarp` and all operations that lanes do together.
 
 mod act;
 mod asynchronous;
 mod between;
 mod block;
 mod bounds;
+mod conflict;
 pub(crate) mod copies;
 mod early;
 mod fences;
 pub(crate) mod in_ledger;
 mod init;
+mod lane_order;
 mod late;
 mod memory;
 mod message;
 mod multiply;
 mod objects;
 mod order;
+mod pieces;
 mod products;
 mod race;
 mod registers;
+mod roles;
 mod shadow;
 mod sync;
 mod unfinished;
 
-use std::collections::HashMap;
 use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
 
 use crate::findings::{Checks, Event, Finding, Findings};
 use crate::gpu::sm::check::act::Act;
@@ -44,6 +49,7 @@ use crate::gpu::sm::check::fences::Fences;
 use crate::gpu::sm::check::in_ledger::{InLedger, Watched};
 use crate::gpu::sm::check::late::LateStores;
 use crate::gpu::sm::check::order::Clocks;
+use crate::gpu::sm::check::race::Races;
 use crate::gpu::sm::check::registers::{Group, Registers};
 use crate::gpu::sm::check::shadow::Shadow;
 use crate::gpu::sm::core::Core;
@@ -62,10 +68,11 @@ pub(crate) struct Watch {
     findings: Arc<Findings>,
     /// Effect of each op, decoded on first use.
     acts: Vec<Option<(Act, Registers)>>,
-    blocks: HashMap<u64, BlockWatch>,
+    blocks: FxHashMap<u64, BlockWatch>,
     /// Last accesses to global memory, and the order of the blocks.
     global: Shadow,
     order: Clocks,
+    races: Races,
     bounds: Bounds,
     /// The same, where every message needs a fence.
     fences: Fences,
@@ -129,9 +136,10 @@ impl Watch {
             checks,
             findings,
             acts: Vec::new(),
-            blocks: HashMap::new(),
-            global: Shadow::default(),
+            blocks: FxHashMap::default(),
+            global: Shadow::of_grid(),
             order: Clocks::default(),
+            races: Races::default(),
             bounds: Bounds::default(),
         }
     }
@@ -140,8 +148,7 @@ impl Watch {
     pub fn before(&mut self, core: &mut Core<'_>, op: &MicroOp) {
         let (act, registers) = self.act(core);
         if self.checks.contains(Checks::RACE) {
-            self.use_loads(core, &registers);
-            self.use_sums(core, act, &registers);
+            self.before_race(core, act, &registers);
         }
         match act {
             Act::Other => {}
@@ -169,9 +176,10 @@ impl Watch {
             Act::WaitForProducts(left) => self.wait_for_products(core, left),
             Act::Barrier => self.barrier(core, op),
             Act::Fence => {
-                self.fences.fence(core.block.index as u32);
+                self.fence(core, false);
                 self.show(core);
             }
+            Act::BlockFence => self.fence(core, true),
             Act::EmptyCache => self.fences.learn(core.block.index as u32),
             Act::WaitForGrid => {
                 if let Some(in_ledger) = &mut self.in_ledger {
@@ -187,6 +195,8 @@ impl Watch {
 
     /// A block has ended.
     pub fn end_block(&mut self, index: u64) {
+        self.order.end(index as u32);
+        self.fences.end(index as u32);
         let mut block = self.blocks.remove(&index);
         if let Some(block) = &mut block {
             block.unfinished.end().for_each(|finding| self.findings.record(finding));
@@ -360,7 +370,15 @@ fn block_id(launch: &Launch, block: u32) -> [u32; 3] {
 }
 
 fn shared(access: Access) -> act::Memory {
-    act::Memory { space: Space::Shared, access, bytes: 4, strong: access == Access::Atomic, object: false }
+    act::Memory {
+        space: Space::Shared,
+        access,
+        bytes: 4,
+        strong: access == Access::Atomic,
+        of_block: false,
+        constant: false,
+        object: false,
+    }
 }
 
 /// The access of a load, a store or an atomic operation.
