@@ -20,7 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SMS = (80, 86, 87, 89, 90)
 MODULES = {
     "tests/kernels": (["bench", "bounds", "costs", "early", "links", "matrix", "suite"], SMS),
-    "sim/tests/data": (["bulk", "fill", "pairs", "planted", "unwritten", "waits", "warpgroups"], SMS),
+    "sim/tests/data": (["bulk", "fill", "pairs", "planted", "races", "unwritten", "waits", "warpgroups"], SMS),
     "hcq/kernels": (["copy"], (80, 87, 90)),
     # Their PTX is made by tools/checker-corpus/build.sh.
     "tests/checker": (["init", "memory", "race", "race_global", "right", "sync"], (87,)),

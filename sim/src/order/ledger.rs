@@ -1,13 +1,16 @@
 //! The ledger: which work is ordered before which, and the accesses that nothing orders.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rustc_hash::FxHashMap;
+
 use crate::findings::{Checks, Event, Finding, Findings};
+use crate::order::access::{Access, Conflict, may_meet};
 use crate::order::known::Known;
-use crate::order::shadow::{Mark, Shadow, Strength, Word};
+use crate::order::shadow::{LINE, Mark, Shadow, Strength, Threads, Word};
 use crate::order::work::{Parts, Site, Work, WorkId};
 
 /// Releases of a semaphore that are remembered one by one.
@@ -24,40 +27,6 @@ pub(crate) enum Visible {
     Device,
     /// On the CPU too.
     System,
-}
-
-/// An access of a kernel.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Access {
-    /// Number of the word.
-    pub(crate) word: u64,
-    /// Bytes of it.
-    pub(crate) bytes: u8,
-    /// It reads; an atomic operation does both.
-    pub(crate) reads: bool,
-    /// It writes.
-    pub(crate) writes: bool,
-    /// It writes the value that is there already.
-    pub(crate) changes_nothing: bool,
-    /// It synchronizes.
-    pub(crate) strong: bool,
-    /// The instruction.
-    pub(crate) site: u32,
-    /// The block of the grid.
-    pub(crate) block: u32,
-    /// The thread of the block.
-    pub(crate) thread: u32,
-}
-
-/// Two accesses that nothing orders.
-#[derive(Clone, Debug)]
-pub(crate) struct Conflict {
-    /// Description of the later one.
-    pub(crate) text: &'static str,
-    /// The work, and the missing order.
-    pub(crate) detail: String,
-    /// The earlier one.
-    pub(crate) earlier: Event,
 }
 
 /// Why an access may give another value than it should.
@@ -105,7 +74,7 @@ pub(crate) struct State {
     entries: Vec<Entry>,
     lines: Vec<Line>,
     shadow: Shadow,
-    published: HashMap<u64, Published>,
+    published: FxHashMap<u64, Published>,
     /// All that was published.
     everything: Known,
     /// Work whose writes are visible on the GPU, and on the CPU too.
@@ -116,11 +85,11 @@ pub(crate) struct State {
     /// The program reports its accesses and submissions.
     reports: bool,
     /// Knowledge of the program at each submission: by token, up to which entry of the ring.
-    submitted: HashMap<u32, VecDeque<(u32, Known)>>,
+    submitted: FxHashMap<u32, VecDeque<(u32, Known)>>,
     /// The program's accesses since its last submission.
     own: Option<WorkId>,
     sites: Vec<Site>,
-    site_numbers: HashMap<(u64, u128), u32>,
+    site_numbers: FxHashMap<(u64, u128), u32>,
     /// Memory without an owner: writes to sparse pages vanish in it.
     ignored: Range<u64>,
 }
@@ -410,9 +379,16 @@ impl State {
         })
     }
 
-    /// A kernel accesses a word.
-    pub(crate) fn access(&mut self, work: WorkId, access: &Access) -> Option<Conflict> {
-        if self.ignored.contains(&(access.word * 4)) {
+    /// A kernel accesses words of a line; returns the first conflict of which `changes` says that the word gets
+    /// another value.
+    pub(crate) fn access(
+        &mut self,
+        work: WorkId,
+        access: &Access,
+        mut changes: impl FnMut(u32) -> bool,
+    ) -> Option<Conflict> {
+        let Access { line, mask, .. } = *access;
+        if self.ignored.contains(&(line * LINE * 4)) {
             return None;
         }
         let strength = if access.strong { Strength::Strong } else { Strength::Weak };
@@ -420,34 +396,50 @@ impl State {
             work,
             site: access.site,
             block: access.block,
-            thread: access.thread as u16,
+            threads: access.threads,
             bytes: access.bytes,
             strength,
             emptied: self.emptied,
         };
         let mut shadow = std::mem::take(&mut self.shadow);
-        let word = shadow.word(access.word);
+        let mut found = None;
         if access.strong && access.reads {
-            self.synchronize(work, access.word, word);
+            shadow.line(line, mask, |_, state| self.synchronize(work, state));
+            self.learn_at(work, line, mask);
         }
-        let found = self.conflict(word, &mark, access.writes).filter(|_| !access.changes_nothing);
-        match access.writes {
-            true => word.write(mark),
-            false => word.read(mark),
-        }
+        shadow.line(line, mask, |word, state| {
+            if found.is_none() {
+                found = self
+                    .conflict(state, &mark, access.writes)
+                    .filter(|_| changes(word))
+                    .map(|found| (word, found));
+            }
+            match access.writes {
+                true => state.write(mark),
+                false => state.read(mark),
+            }
+        });
         self.shadow = shadow;
         if access.strong && access.writes {
             let known = self.known_after(work);
-            self.published.entry(access.word).or_default().all.join(&known);
+            for word in words_of(line, mask) {
+                self.published.entry(word).or_default().all.join(&known);
+            }
         }
-        found.map(|(earlier, why)| self.explain(&mark, access.writes, &earlier, why))
+        found.map(|(word, (earlier, why))| self.explain(&mark, access.writes, (&earlier, word), why))
     }
 
     /// A strong read of a kernel orders the releases published there.
-    fn synchronize(&mut self, work: WorkId, at: u64, word: &Word) {
-        if let Some(published) = self.published.get(&at) {
-            self.entries[work.0 as usize].known.join(&published.all);
+    fn learn_at(&mut self, work: WorkId, line: u64, mask: u32) {
+        for word in words_of(line, mask) {
+            if let Some(published) = self.published.get(&word) {
+                self.entries[work.0 as usize].known.join(&published.all);
+            }
         }
+    }
+
+    /// ... and the writes of other units.
+    fn synchronize(&mut self, work: WorkId, word: &Word) {
         if let Some(writer) = word.writer.filter(|w| !self.same(w.work, work) && w.strength == Strength::Unit)
         {
             let known = self.known_after(writer.work);
@@ -460,7 +452,7 @@ impl State {
             work,
             site: 0,
             block: 0,
-            thread: 0,
+            threads: Threads::one(0),
             bytes: 0,
             strength: Strength::Unit,
             emptied: self.emptied,
@@ -483,7 +475,8 @@ impl State {
         });
         self.shadow = shadow;
         let ((earlier, why), word) = first?;
-        Some((self.explain(&mark, writes, &earlier, why), (word * 4).saturating_sub(at)))
+        let conflict = self.explain(&mark, writes, (&earlier, (word % LINE) as u32), why);
+        Some((conflict, (word * 4).saturating_sub(at)))
     }
 
     /// Whether both are the same work, or parts of one launch.
@@ -528,7 +521,7 @@ impl State {
         }
     }
 
-    fn explain(&self, mark: &Mark, writes: bool, earlier: &Mark, why: Why) -> Conflict {
+    fn explain(&self, mark: &Mark, writes: bool, (earlier, word): (&Mark, u32), why: Why) -> Conflict {
         let old = &self.entries[earlier.work.0 as usize];
         let (here, there) = (self.name(mark.work), self.name(earlier.work));
         let by_program = self.entries[mark.work.0 as usize].line == PROGRAM;
@@ -556,7 +549,12 @@ impl State {
             }
         };
         let site = self.sites.get(earlier.site as usize);
-        Conflict { text, detail, earlier: old.work.event(site, earlier.block, earlier.thread.into()) }
+        Conflict {
+            word,
+            text,
+            detail,
+            earlier: old.work.event(site, earlier.block, earlier.threads.of(word)),
+        }
     }
 
     /// Work, as reports name it.
@@ -573,12 +571,7 @@ impl State {
     }
 }
 
-/// Whether two accesses may meet without an order: both synchronize, or a kernel polls the writes of another
-/// unit. Of each: its strength, and whether it writes.
-fn may_meet(old: (Strength, bool), new: (Strength, bool)) -> bool {
-    use Strength::{Strong, Unit};
-    matches!(
-        (old, new),
-        ((Strong, _), (Strong, _)) | ((Unit, true), (Strong, false)) | ((Strong, false), (Unit, true))
-    )
+/// The words of a line.
+fn words_of(line: u64, mask: u32) -> impl Iterator<Item = u64> {
+    (0..32).filter(move |word| mask >> word & 1 != 0).map(move |word| line * LINE + word)
 }

@@ -7,6 +7,7 @@
 //!
 //! Memory is named by its address in this process, so that all mappings of a buffer are one.
 
+pub(crate) mod access;
 pub(crate) mod known;
 pub(crate) mod ledger;
 pub(crate) mod shadow;

@@ -1,13 +1,16 @@
 //! Last accesses to each word of memory.
 
-use std::collections::HashMap;
 use std::ops::Range;
+
+use rustc_hash::FxHashMap;
 
 use crate::order::work::WorkId;
 
-/// Words of a page of shadows.
-const PAGE: u64 = 512;
-const PAGE_BYTES: u64 = 4 * PAGE;
+/// Words of a line.
+pub(crate) const LINE: u64 = 32;
+/// Lines of a page of shadows.
+const PAGE: u64 = 16;
+const PAGE_BYTES: u64 = 4 * LINE * PAGE;
 /// Readers since the last write that are remembered.
 const READERS: usize = 16;
 
@@ -22,6 +25,30 @@ pub(crate) enum Strength {
     Unit,
 }
 
+/// Threads of an access to words of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Threads {
+    /// That of the first word.
+    pub(crate) first: u16,
+    /// The first word.
+    pub(crate) from: u8,
+    /// Each has so many words, as a power of two, and the next thread those after them; `None`: one has all.
+    pub(crate) row: Option<u8>,
+}
+
+impl Threads {
+    /// One thread.
+    pub(crate) const fn one(thread: u16) -> Self {
+        Self { first: thread, from: 0, row: None }
+    }
+
+    /// The thread that accesses a word of the line.
+    pub(crate) fn of(self, word: u32) -> u32 {
+        let after = word.saturating_sub(self.from.into());
+        u32::from(self.first) + self.row.map_or(0, |shift| after >> shift)
+    }
+}
+
 /// An access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
@@ -31,9 +58,9 @@ pub(crate) struct Mark {
     pub(crate) site: u32,
     /// Block of the grid.
     pub(crate) block: u32,
-    /// Thread of the block.
-    pub(crate) thread: u16,
-    /// Bytes of the word.
+    /// Threads of the block.
+    pub(crate) threads: Threads,
+    /// Bytes of each word.
     pub(crate) bytes: u8,
     /// Strength of the access.
     pub(crate) strength: Strength,
@@ -84,22 +111,81 @@ impl Word {
     }
 }
 
-/// A page of words.
+/// The words of a line: those with one state together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Line {
+    first: (u32, Word),
+    more: Vec<(u32, Word)>,
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        Self { first: (u32::MAX, Word::default()), more: Vec::new() }
+    }
+}
+
+impl Line {
+    /// Shows `see` the states of the words of `mask`, which it may change, and of which words each is.
+    fn each(&mut self, mask: u32, mut see: impl FnMut(u32, &mut Word)) {
+        if self.first.0 & !mask == 0 && self.more.is_empty() {
+            see(self.first.0, &mut self.first.1);
+            return;
+        }
+        let groups = self.more.len();
+        for at in 0..=groups {
+            let (words, state) = match at {
+                0 => &mut self.first,
+                _ => &mut self.more[at - 1],
+            };
+            let part = *words & mask;
+            if part == *words {
+                see(part, state);
+            } else if part != 0 {
+                let mut apart = state.clone();
+                *words &= !part;
+                see(part, &mut apart);
+                self.more.push((part, apart));
+            }
+        }
+        self.unite();
+    }
+
+    /// Words with equal states become one group.
+    fn unite(&mut self) {
+        let mut at = 0;
+        while at < self.more.len() {
+            let (words, state) = &self.more[at];
+            let words = *words;
+            if *state == self.first.1 {
+                self.first.0 |= words;
+            } else if let Some(same) = self.more[..at].iter().position(|(_, other)| other == state) {
+                self.more[same].0 |= words;
+            } else {
+                at += 1;
+                continue;
+            }
+            self.more.swap_remove(at);
+        }
+    }
+}
+
+/// A page of lines.
 #[derive(Debug)]
 enum Page {
     /// All words have the same state.
     Uniform(Word),
-    Words(Box<[Word]>),
+    Lines(Box<[Line]>),
 }
 
 impl Page {
-    fn word(&mut self, at: u64) -> &mut Word {
+    fn line(&mut self, at: u64) -> &mut Line {
         if let Self::Uniform(word) = self {
-            *self = Self::Words(vec![word.clone(); PAGE as usize].into());
+            let line = Line { first: (u32::MAX, std::mem::take(word)), more: Vec::new() };
+            *self = Self::Lines(vec![line; PAGE as usize].into());
         }
         match self {
-            Self::Words(words) => &mut words[at as usize],
-            Self::Uniform(word) => word,
+            Self::Lines(lines) => &mut lines[at as usize],
+            Self::Uniform(_) => unreachable!("it has lines now"),
         }
     }
 }
@@ -107,18 +193,18 @@ impl Page {
 /// Accesses to all words, by their numbers: address / 4.
 #[derive(Debug, Default)]
 pub(crate) struct Shadow {
-    pages: HashMap<u64, Page>,
+    pages: FxHashMap<u64, Page>,
 }
 
 impl Shadow {
-    /// A word.
-    pub(crate) fn word(&mut self, word: u64) -> &mut Word {
-        let page = self.pages.entry(word / PAGE).or_insert_with(|| Page::Uniform(Word::default()));
-        page.word(word % PAGE)
+    /// Shows `see` the states of words of a line, which it may change: a word of each group with one state.
+    pub(crate) fn line(&mut self, line: u64, mask: u32, mut see: impl FnMut(u32, &mut Word)) {
+        let page = self.pages.entry(line / PAGE).or_insert_with(|| Page::Uniform(Word::default()));
+        page.line(line % PAGE).each(mask, |words, state| see(words.trailing_zeros(), state));
     }
 
-    /// Shows `see` the words of `len` bytes at an address, and which bytes of each: words of whole pages with
-    /// one state once, by the first of them.
+    /// Shows `see` the words of `len` bytes at an address, and which bytes of each: words with one state once, by
+    /// the first of them.
     pub(crate) fn range(&mut self, address: u64, len: u64, mut see: impl FnMut(u64, u8, &mut Word)) {
         let end = address.saturating_add(len);
         let mut at = address;
@@ -132,9 +218,17 @@ impl Shadow {
                     continue;
                 }
             }
-            let part = next.min(end) - at;
+            let line = at / 4 / LINE;
+            let part = ((line + 1) * LINE * 4).min(end) - at;
+            let mut whole = 0;
             for (word, bytes) in words(at, part) {
-                see(word, bytes, self.word(word));
+                match bytes {
+                    15 => whole |= 1 << (word % LINE),
+                    _ => self.line(line, 1 << (word % LINE), |_, state| see(word, bytes, state)),
+                }
+            }
+            if whole != 0 {
+                self.line(line, whole, |first, state| see(line * LINE + u64::from(first), 15, state));
             }
             at += part;
         }
@@ -142,7 +236,8 @@ impl Shadow {
 
     /// Forgets words: memory that is new.
     pub(crate) fn forget(&mut self, words: Range<u64>) {
-        self.pages.retain(|page, _| (page + 1) * PAGE <= words.start || page * PAGE >= words.end);
+        let page = PAGE * LINE;
+        self.pages.retain(|at, _| (at + 1) * page <= words.start || at * page >= words.end);
     }
 }
 
@@ -159,21 +254,22 @@ pub(crate) fn words(address: u64, len: u64) -> impl Iterator<Item = (u64, u8)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     const MARK: Mark = Mark {
         work: WorkId(1),
         site: 0,
         block: 0,
-        thread: 0,
+        threads: Threads::one(0),
         bytes: 15,
         strength: Strength::Weak,
         emptied: 3,
     };
+    const WORDS: u64 = PAGE * LINE;
 
     #[test]
     fn a_write_of_what_a_cache_holds_leaves_an_old_value_there() {
-        let mut shadow = Shadow::default();
-        let word = shadow.word(77);
+        let mut word = Word::default();
         word.write(MARK);
         assert_eq!(word.cached, None);
         word.read(Mark { strength: Strength::Strong, ..MARK });
@@ -188,31 +284,68 @@ mod tests {
         assert_eq!(word.readers().count(), 0);
     }
 
-    #[test]
-    fn ranges_are_seen_word_by_word_where_words_differ() {
-        let mut shadow = Shadow::default();
-        shadow.word(PAGE + 3).read(MARK);
+    /// The state of one word.
+    fn state(shadow: &mut Shadow, word: u64) -> Word {
         let mut seen = Vec::new();
-        // Half a page, one whose words differ, two with one state, and two bytes.
+        shadow.line(word / LINE, 1 << (word % LINE), |_, state| seen.push(state.clone()));
+        assert_eq!(seen.len(), 1);
+        seen.remove(0)
+    }
+
+    #[test]
+    fn ranges_are_seen_by_the_states_of_their_words() {
+        let mut shadow = Shadow::default();
+        shadow.line(PAGE, 1 << 3, |_, word| word.read(MARK));
+        let mut seen = Vec::new();
+        // Half a page, one in which a word differs, two with one state, and two bytes.
         let (from, len) = (PAGE_BYTES / 2, PAGE_BYTES / 2 + 3 * PAGE_BYTES + 2);
         shadow.range(from, len, |at, bytes, word| {
             word.write(MARK);
             seen.push((at, bytes));
         });
-        assert_eq!(seen.len() as u64, PAGE / 2 + PAGE + 2 + 1);
-        assert_eq!(seen.last(), Some(&(4 * PAGE, 0b11)));
+        assert_eq!(seen.len() as u64, PAGE / 2 + PAGE + 1 + 2 + 1);
+        assert_eq!(seen.last(), Some(&(4 * WORDS, 0b11)));
         for (word, written) in
-            [(PAGE / 2 - 1, false), (PAGE / 2, true), (3 * PAGE + 7, true), (4 * PAGE, true)]
+            [(WORDS / 2 - 1, false), (WORDS / 2, true), (3 * WORDS + 7, true), (4 * WORDS, true)]
         {
-            assert_eq!(shadow.word(word).writer.is_some(), written, "{word}");
+            assert_eq!(state(&mut shadow, word).writer.is_some(), written, "{word}");
         }
-        shadow.forget(PAGE..2 * PAGE);
-        assert!(shadow.word(PAGE + 3).writer.is_none() && shadow.word(2 * PAGE).writer.is_some());
+        shadow.forget(WORDS..2 * WORDS);
+        assert!(
+            state(&mut shadow, WORDS + 3).writer.is_none() && state(&mut shadow, 2 * WORDS).writer.is_some()
+        );
     }
 
     #[test]
     fn bytes_of_words_are_named() {
         assert_eq!(words(6, 7).collect::<Vec<_>>(), [(1, 0b1100), (2, 0b1111), (3, 0b0001)]);
         assert_eq!(words(8, 0).count(), 0);
+    }
+
+    #[test]
+    fn threads_of_a_row_are_those_of_its_words() {
+        let row = Threads { first: 40, from: 4, row: Some(1) };
+        assert_eq!([4, 5, 6, 9].map(|word| row.of(word)), [40, 40, 41, 42]);
+        assert_eq!(Threads::one(7).of(31), 7);
+    }
+
+    proptest! {
+        /// Lines give the states that words would have one by one.
+        #[test]
+        fn words_of_a_line_have_their_own_states(
+            accesses in prop::collection::vec((any::<u32>(), any::<bool>(), 0u32..3), 0..40),
+        ) {
+            let mut shadow = Shadow::default();
+            let mut model = vec![Word::default(); LINE as usize];
+            for (mask, writes, work) in accesses {
+                let mark = Mark { work: WorkId(work), ..MARK };
+                let access = |word: &mut Word| if writes { word.write(mark) } else { word.read(mark) };
+                shadow.line(5, mask, |_, word| access(word));
+                model.iter_mut().enumerate().filter(|(n, _)| mask >> n & 1 != 0).for_each(|(_, word)| access(word));
+            }
+            for (n, word) in model.iter().enumerate() {
+                prop_assert_eq!(&state(&mut shadow, 5 * LINE + n as u64), word);
+            }
+        }
     }
 }

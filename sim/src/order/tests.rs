@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::order::ledger::{Access, Ledger, State, Visible};
+use crate::order::access::Access;
+use crate::order::ledger::{Ledger, State, Visible};
+use crate::order::shadow::{LINE, Threads};
 use crate::order::work::{LaunchShape, Work, WorkId};
 
 const KERNEL: Work = Work::Launch(LaunchShape { program: 0x1000, grid: [1; 3], block: [32, 1, 1] });
@@ -11,15 +13,15 @@ const COPY: Work = Work::Copy { from: None, to: 0, len: 4 };
 const AT: u64 = 0x4000;
 const SEMAPHORE: u64 = 0x8000;
 const WEAK: Access = Access {
-    word: AT / 4,
+    line: AT / 4 / LINE,
+    mask: 1 << (AT / 4 % LINE),
     bytes: 15,
     reads: true,
     writes: false,
-    changes_nothing: false,
     strong: false,
     site: 0,
     block: 0,
-    thread: 0,
+    threads: Threads::one(0),
 };
 
 fn ledger() -> Ledger {
@@ -36,7 +38,7 @@ fn begin(state: &mut State, line: u32, work: Work) -> WorkId {
 /// Makes an access and returns what is missing, in the report's words.
 fn access(state: &mut State, work: WorkId, writes: bool, strong: bool) -> Option<String> {
     let access = Access { reads: !writes, writes, strong, ..WEAK };
-    state.access(work, &access).map(|conflict| conflict.detail)
+    state.access(work, &access, |_| true).map(|conflict| conflict.detail)
 }
 
 /// A launch writes, `between` happens, the next launch of the channel reads.

@@ -104,6 +104,7 @@ fn a_load_races_if_its_value_is_used() {
             asm::bar(0),
             asm::mov(0, 7),
             asm::lds(9, 255, 0),
+            asm::warpsync(u32::MAX),
             writes(asm::sts(0, 0)),
         ];
         findings_of_warps(2, &[&begin, code, &[asm::EXIT]].concat())
@@ -116,7 +117,9 @@ fn a_load_races_if_its_value_is_used() {
         assert_eq!(found_in(writer, &[writer(use_it)]), []);
         assert_eq!(found_in(writer, &[reader(asm::mov(9, 1)), reader(use_it)]), []);
         for uses in [&[use_it][..], &[reader(use_it)], &[asm::bar(0), reader(use_it)]] {
-            let found = found_in(writer, uses);
+            let mut found = found_in(writer, uses);
+            // Both warps store what they have read to one place.
+            found.retain(|found| !found.text.contains("global memory"));
             assert_eq!((found.len(), found[0].check), (1, Checks::RACE), "{found:#?}");
             assert!(found[0].text.contains("shared memory that another warp"));
             assert_eq!(found[0].address, Some(0));

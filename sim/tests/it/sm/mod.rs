@@ -8,6 +8,7 @@ mod faults;
 mod golden;
 mod guest;
 mod kernels;
+mod races;
 mod refused;
 mod unwritten;
 mod waiting;

@@ -1,8 +1,6 @@
 //! Effects of instructions that the checks examine.
 
-use sass::{Access, Arch, Encoding, Instruction, Opcode, Space, Word};
-
-use crate::gpu::sm::check::shadow::Kind;
+use sass::{Access, Arch, Encoding, Instruction, MemoryAccess, Opcode, Space, Word};
 
 /// An access to memory by an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +11,10 @@ pub(super) struct Memory {
     pub bytes: u32,
     /// It synchronizes: volatile, relaxed, acquire or release.
     pub strong: bool,
+    /// ... within the block alone (`.cta`).
+    pub of_block: bool,
+    /// A load that may be served by a cache that no write reaches (`.nc`).
+    pub constant: bool,
     /// It is of a barrier object in shared memory.
     pub object: bool,
 }
@@ -48,6 +50,8 @@ pub(super) enum Act {
     Barrier,
     /// MEMBAR of the GPU or the system.
     Fence,
+    /// MEMBAR of the block.
+    BlockFence,
     /// CCTL.IVALL: the level-1 cache is emptied.
     EmptyCache,
     /// ACQBULK: waits for the grid that this one follows.
@@ -58,8 +62,10 @@ pub(super) enum Act {
     BranchDiverged,
 }
 
-/// The orders of loads and stores from this number on are strong; the loads' constant ones lie below.
+/// The orders of loads and stores from this number on, that of the block's scope, are strong.
 const STRONG: u64 = 5;
+/// The order of `ld.global.nc`.
+const CONSTANT: u64 = 4;
 /// CCTL's operation `IVALL`.
 const INVALIDATE_ALL: u64 = 4;
 /// WARPGROUP's operation `DEPBAR`.
@@ -94,6 +100,7 @@ impl Act {
             }
             Opcode::Bar => Act::Barrier,
             Opcode::Membar if matches!(instruction.word.bits(76, 3), 2 | 3) => Act::Fence,
+            Opcode::Membar => Act::BlockFence,
             Opcode::Cctl if instruction.word.bits(87, 4) == INVALIDATE_ALL => Act::EmptyCache,
             Opcode::Acqbulk => Act::WaitForGrid,
             Opcode::Shfl => Act::Shuffle,
@@ -103,13 +110,7 @@ impl Act {
                 Act::BranchDiverged
             }
             _ => match instruction.memory_access() {
-                Some(m) if m.space != Space::Constant => Act::Memory(Memory {
-                    space: m.space,
-                    access: m.access,
-                    bytes: m.bytes,
-                    strong: m.access == Access::Atomic || instruction.word.bits(77, 4) >= STRONG,
-                    object: false,
-                }),
+                Some(m) if m.space != Space::Constant => Act::Memory(Memory::of(&m, &instruction)),
                 _ => Act::Other,
             },
         }
@@ -126,13 +127,19 @@ fn is_arrival(arch: Arch, atomic: &Instruction) -> bool {
 }
 
 impl Memory {
-    /// As the shadow sees it.
-    pub fn kind(&self, changes: bool) -> Kind {
-        match self.access {
-            Access::Load => Kind::Load,
-            Access::Store => Kind::Store { changes },
-            Access::Atomic if self.object => Kind::Arrival,
-            Access::Atomic => Kind::Atomic,
+    /// Of an instruction, by its order and scope.
+    fn of(memory: &MemoryAccess, instruction: &Instruction) -> Self {
+        let MemoryAccess { space, access, bytes, .. } = *memory;
+        let order = instruction.word.bits(77, 4);
+        let global = matches!(space, Space::Global | Space::Generic);
+        Memory {
+            space,
+            access,
+            bytes,
+            strong: access == Access::Atomic || global && order >= STRONG,
+            of_block: global && order == STRONG,
+            constant: global && access == Access::Load && order == CONSTANT,
+            object: false,
         }
     }
 }

@@ -3,12 +3,13 @@
 
 use crate::findings::{Checks, Finding};
 use crate::gpu::sm::check::in_ledger::InLedger;
-use crate::gpu::sm::check::race::global_kind;
-use crate::gpu::sm::check::shadow::Kind;
-use crate::gpu::sm::check::{Place, WarpAccess, Watch, finding, lanes, words};
+use crate::gpu::sm::check::pieces::{LINE, Piece, cut};
+use crate::gpu::sm::check::race::changes_nothing;
+use crate::gpu::sm::check::{Place, WarpAccess, Watch, finding};
 use crate::gpu::sm::core::Core;
 use crate::gpu::sm::launch::Access as Translate;
-use crate::order::ledger;
+use crate::order::access::Access as OfLaunch;
+use crate::order::work::WorkId;
 
 use sass::Access;
 
@@ -16,6 +17,8 @@ impl Watch {
     /// The accesses of a warp to global memory.
     pub(super) fn check_between(&mut self, core: &mut Core<'_>, access: &WarpAccess) {
         let Some(in_ledger) = &mut self.in_ledger else { return };
+        let mut pieces = std::mem::take(&mut in_ledger.pieces);
+        cut(access, core.env.launch.shared_bytes, &mut pieces);
         let work = in_ledger.work(core.block.index, core.warp.index);
         let InLedger { ledger, sites, .. } = in_ledger;
         let at = core.pc as usize;
@@ -28,39 +31,58 @@ impl Watch {
             state.site(pc, word, || core.env.text(word, pc))
         });
         let mut found = None;
-        for lane in lanes(access.lanes) {
-            let Place::Global(va) = access.places[lane as usize] else { continue };
-            if va.checked_add(16).is_none() {
-                continue;
-            }
-            for (i, (word, bytes)) in words(va, access.memory.bytes).enumerate() {
-                // Unmapped addresses fault.
-                let Ok(entry) = core.tlb.find(word * 4, Translate::Read) else { continue };
-                let host = entry.host.addr() as u64 + (word * 4 - entry.va);
-                let kind = global_kind(core, access, lane, i, word);
+        for piece in pieces.iter().filter(|piece| piece.global) {
+            let va = piece.line * LINE * 4;
+            // Unmapped addresses fault. Pages have whole lines.
+            let first = va + 4 * u64::from(piece.mask.trailing_zeros());
+            let Ok(entry) = core.tlb.find(first, Translate::Read) else { continue };
+            let host = (entry.host.addr() as u64).wrapping_add(va).wrapping_sub(entry.va);
+            let Piece { bytes, owners, .. } = *piece;
+            // Lanes before and after `griddepcontrol.wait` differ in their work.
+            for (work, mask) in by_work(piece, &work) {
                 let conflict = state.access(
-                    work(lane),
-                    &ledger::Access {
-                        word: host / 4,
+                    work,
+                    &OfLaunch {
+                        line: host / 4 / LINE,
+                        mask,
                         bytes,
                         reads: access.memory.access != Access::Store,
                         writes: access.memory.access != Access::Load,
-                        changes_nothing: kind == Kind::Store { changes: false },
                         strong: access.memory.strong,
                         site,
                         block: core.block.index as u32,
-                        thread: 32 * core.warp.index + lane,
+                        threads: owners.threads(32 * core.warp.index, mask),
+                    },
+                    |word| {
+                        let lane = u32::from(owners.of(word).0);
+                        !changes_nothing(core, access, lane, piece.line * LINE + u64::from(word), true)
                     },
                 );
                 if let (None, Some(conflict)) = (&found, conflict) {
-                    found = Some((lane, word, conflict));
+                    let word = piece.line * LINE + u64::from(conflict.word);
+                    found = Some((u32::from(owners.of(conflict.word).0), word, conflict));
                 }
             }
         }
         drop(state);
+        in_ledger.pieces = pieces;
         let Some((lane, word, conflict)) = found else { return };
         let earlier = Some(conflict.earlier);
         let text = finding(core, Checks::ORDER, lane, conflict.text, Some(Place::Global(word * 4)), earlier);
         self.findings.record(Finding { detail: conflict.detail, ..text });
     }
+}
+
+/// The words of a piece by the work of their lanes, of which there are two at most.
+fn by_work(piece: &Piece, work: impl Fn(u32) -> WorkId) -> impl Iterator<Item = (WorkId, u32)> {
+    let of = |word: u32| work(piece.owners.of(word).0.into());
+    let first = of(piece.mask.trailing_zeros());
+    let mut other = None;
+    let mut masks = [0u32; 2];
+    for word in (0..32).filter(|word| piece.mask >> word & 1 != 0) {
+        let work = of(word);
+        masks[usize::from(work != first)] |= 1 << word;
+        other = other.or(Some(work).filter(|work| *work != first));
+    }
+    [(Some(first), masks[0]), (other, masks[1])].into_iter().filter_map(|(work, mask)| Some((work?, mask)))
 }

@@ -2,18 +2,27 @@
 
 use std::collections::BTreeSet;
 
+use crate::gpu::sm::check::WarpAccess;
 use crate::gpu::sm::check::early::EarlyLoads;
-use crate::gpu::sm::check::objects::Objects;
+use crate::gpu::sm::check::lane_order::LaneOrder;
+use crate::gpu::sm::check::objects::{Objects, object_of};
 use crate::gpu::sm::check::order::{Clocks, Knowledge};
+use crate::gpu::sm::check::pieces::{LINE, Piece};
 use crate::gpu::sm::check::products::Products;
 use crate::gpu::sm::check::shadow::Shadow;
 use crate::gpu::sm::check::unfinished::UnfinishedCopies;
+
+use sass::Access;
 
 /// A block while it is checked.
 #[derive(Debug, Default)]
 pub(super) struct BlockWatch {
     /// Of its warps.
     pub clocks: Clocks,
+    /// Of the lanes of each warp.
+    lanes: Vec<LaneOrder>,
+    /// Warps whose last access to shared memory comes before a fence of theirs.
+    pub fenced: u32,
     pub shadow: Shadow,
     /// Loads that are not in `shadow` yet.
     pub early: EarlyLoads,
@@ -56,11 +65,79 @@ impl BlockWatch {
         });
     }
 
+    /// Returns the order of a warp's lanes.
+    #[inline]
+    pub fn lanes(&mut self, warp: u32) -> &mut LaneOrder {
+        let warp = warp as usize;
+        if self.lanes.len() <= warp {
+            self.lanes.resize_with(warp + 1, LaneOrder::default);
+        }
+        &mut self.lanes[warp]
+    }
+
+    /// A warp gains the knowledge published at `address`, and so do all its lanes, if there is any.
+    pub fn acquire_at(&mut self, warp: u32, address: u64) {
+        if self.clocks.acquire_at(warp, address) {
+            self.join_lanes(warp);
+        }
+    }
+
+    /// All lanes of a warp know of each other.
+    pub fn join_lanes(&mut self, warp: u32) {
+        let step = self.clocks.now(warp);
+        if (warp as usize) < self.lanes.len() {
+            self.lanes[warp as usize].join_all(step);
+        }
+    }
+
+    /// Returns the order of the accesses of the block, for one by a warp or what goes on beside it, and its shared
+    /// memory.
+    #[inline]
+    pub fn parts(&mut self, by: u32, warp: u32) -> ((Option<&Knowledge>, &LaneOrder), &mut Shadow) {
+        self.lanes(warp);
+        ((self.clocks.known(by), &self.lanes[warp as usize]), &mut self.shadow)
+    }
+
+    /// Whether an access is a store that says that what its warp did before its last fence is done: to few
+    /// words, and before anything but such stores.
+    #[inline]
+    pub fn is_message(&mut self, warp: u32, access: &WarpAccess, pieces: &[Piece], most: u32) -> bool {
+        let fenced = self.fenced >> warp & 1 != 0;
+        let few = || pieces.iter().map(|piece| piece.mask.count_ones()).sum::<u32>() <= most;
+        let plain = access.memory.access == Access::Store && access.by == warp && !access.memory.object;
+        let message = fenced && plain && few();
+        if !message {
+            self.fenced &= !(1 << warp);
+        }
+        message
+    }
+
+    /// A warp loads words of shared memory: it learns what was published there if it polls them, and of the
+    /// complete phases of a barrier object, which code for SM 8.x reads by plain loads. Whether there is one.
+    pub fn waits(&mut self, warp: u32, pieces: &[Piece], polls: bool) -> bool {
+        let mut is_object = false;
+        if !polls && self.objects.are_none() {
+            return is_object;
+        }
+        for piece in pieces.iter().filter(|piece| !piece.global) {
+            for word in
+                (0..32).filter(|word| piece.mask >> word & 1 != 0).map(|word| piece.line * LINE + word)
+            {
+                if polls {
+                    self.acquire_at(warp, word);
+                }
+                is_object |= self.learn(warp, object_of(word));
+            }
+        }
+        is_object
+    }
+
     /// A warp finds a phase of a barrier object complete; whether there is one.
     pub fn learn(&mut self, warp: u32, object: u64) -> bool {
         let Some(known) = self.objects.completed(object) else { return false };
         self.clocks.acquire(warp, known);
         self.unfinished.learn(object, known);
+        self.join_lanes(warp);
         true
     }
 }

@@ -1,8 +1,10 @@
 //! A launch in the ledger of its machine.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
+
+use crate::gpu::sm::check::pieces::Piece;
 use crate::order::ledger::Ledger;
 use crate::order::work::{Parts, WorkId};
 
@@ -16,14 +18,16 @@ pub(super) struct InLedger {
     work: WorkId,
     parts: Option<Parts>,
     /// The lanes that have waited, of each block and warp.
-    waited: HashMap<(u64, u32), u32>,
+    waited: FxHashMap<(u64, u32), u32>,
     /// The ledger's numbers of the ops, as far as they were looked up.
     pub sites: Vec<Option<u32>>,
+    /// Room for the pieces of an access.
+    pub pieces: Vec<Piece>,
 }
 
 impl InLedger {
     pub fn new((ledger, work, parts): Watched) -> Self {
-        InLedger { ledger, work, parts, waited: HashMap::new(), sites: Vec::new() }
+        InLedger { ledger, work, parts, waited: FxHashMap::default(), sites: Vec::new(), pieces: Vec::new() }
     }
 
     /// Returns the work that the accesses of a warp belong to, by lane.

@@ -4,7 +4,7 @@
 //! While a block runs, memory holds its stores: the launch's only worker runs one block at a time. When it
 //! gives way, memory gets back the values that others see.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use crate::gpu::sm::core::Core;
 use crate::gpu::sm::guest;
@@ -23,7 +23,7 @@ struct Word {
 /// The stores of the blocks of a launch.
 #[derive(Debug, Default)]
 pub(super) struct LateStores {
-    of_block: HashMap<u64, BTreeMap<u64, Word>>,
+    of_block: BTreeMap<u64, BTreeMap<u64, Word>>,
     /// Blocks that have ended.
     ended: Vec<u64>,
 }

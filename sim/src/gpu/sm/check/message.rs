@@ -2,10 +2,12 @@
 
 use crate::findings::Checks;
 use crate::gpu::sm::check::act::Act;
-use crate::gpu::sm::check::race::global_kind;
+use crate::gpu::sm::check::pieces::{LINE, Piece, cut};
+use crate::gpu::sm::check::race::{changes_nothing, kind_of, words_of};
+use crate::gpu::sm::check::roles::Role;
 use crate::gpu::sm::check::shadow::{Kind, Mark};
 use crate::gpu::sm::check::step::Step;
-use crate::gpu::sm::check::{Place, WarpAccess, Watch, block_id, event, lanes, words};
+use crate::gpu::sm::check::{Place, WarpAccess, Watch, block_id, event};
 use crate::gpu::sm::core::Core;
 
 use sass::Access;
@@ -23,43 +25,64 @@ impl Watch {
 
     /// The accesses of a warp to global memory, against those of other blocks.
     pub(super) fn check_fences(&mut self, core: &mut Core<'_>, access: &WarpAccess) {
-        let (id, strong) = (core.block.index as u32, access.memory.strong);
-        let (reads, writes) = (access.memory.access != Access::Store, access.memory.access != Access::Load);
-        let past_l1 = strong || self.bypasses_l1(core);
-        let mut released = Vec::new();
-        for lane in lanes(access.lanes) {
-            let Place::Global(va) = access.places[lane as usize] else { continue };
-            if va.checked_add(16).is_none() {
-                continue;
-            }
-            let mut found = None;
-            for (i, (word, bytes)) in words(va, access.memory.bytes).enumerate() {
-                if strong && reads {
-                    self.fences.acquire_at(id, word);
-                }
-                let kind = global_kind(core, access, lane, i, word);
-                let clock = self.fences.now(id);
-                let thread = 32 * core.warp.index + lane;
-                let mark = Mark { id, clock, pc: core.pc, thread, bytes, atomic: strong };
-                let earlier = self.fences.access(word, mark, kind, past_l1);
-                found = found.or(earlier.map(|earlier| (word, earlier, kind)));
-                if strong && writes {
-                    released.push(word);
-                }
-            }
-            if let Some((word, earlier, kind)) = found {
-                let text = match kind {
-                    Kind::Load => {
-                        "reads global memory that another block of the launch writes, without fences"
-                    }
-                    _ => "writes global memory that another block of the launch accesses, without fences",
-                };
-                let event = event(core, earlier.pc, block_id(core.env.launch, earlier.id), earlier.thread);
-                self.report(core, Checks::ORDER, lane, text, Some(Place::Global(word * 4)), Some(event));
-            }
+        let (id, warp) = (core.block.index as u32, core.warp.index as u8);
+        let kind = kind_of(access).intersection(Kind::WRITES | Kind::STRONG | Kind::OF_BLOCK | Kind::ATOMIC);
+        let strong = kind.contains(Kind::STRONG) && !kind.contains(Kind::OF_BLOCK);
+        // An atomic operation finds out whether a guess was old.
+        let guesses = access.loaded.count > 0 && self.races.role(core) == Role::Guess;
+        let past_l1 = strong || guesses || self.bypasses_l1(core);
+        let mut pieces = Vec::new();
+        cut(access, core.env.launch.shared_bytes, &mut pieces);
+        pieces.retain(|piece| piece.global);
+        if strong && access.memory.access != Access::Store {
+            pieces.iter().flat_map(words_of).for_each(|word| self.fences.acquire_at(id, word));
         }
-        released.sort_unstable();
-        released.dedup();
-        released.into_iter().for_each(|word| self.fences.release_at(id, word));
+        let block_clock = self.fences.now(id);
+        let mut found = None;
+        for Piece { line, mask, bytes, owners, .. } in &pieces {
+            let mark = Mark {
+                id: 0,
+                clock: 0,
+                block: id,
+                block_clock,
+                pc: core.pc,
+                warp,
+                kind,
+                bytes: *bytes,
+                owners: *owners,
+            };
+            let conflict = self.fences.access((*line, *mask), mark, past_l1);
+            found = found
+                .or(conflict
+                    .map(|(conflict, narrow)| (line * LINE + u64::from(conflict.word), conflict, narrow)));
+        }
+        if let Some((word, conflict, narrow)) = found
+            && !changes_nothing(core, access, conflict.lane.into(), word, true)
+        {
+            let text = match (kind.contains(Kind::WRITES), narrow) {
+                (false, false) => {
+                    "reads global memory that another block of the launch writes, without fences"
+                }
+                (true, false) => {
+                    "writes global memory that another block of the launch accesses, without fences"
+                }
+                (false, true) => {
+                    "reads global memory that another block of the launch writes, with a fence of the scope of a block \
+                     alone (.cta)"
+                }
+                (true, true) => {
+                    "writes global memory that another block of the launch accesses, with a fence of the scope of a \
+                     block alone (.cta)"
+                }
+            };
+            let earlier = conflict.earlier;
+            let thread = 32 * u32::from(earlier.warp) + u32::from(conflict.earlier_lane);
+            let event = event(core, earlier.pc, block_id(core.env.launch, earlier.block), thread);
+            let place = Place::Global(word * 4);
+            self.report(core, Checks::ORDER, conflict.lane.into(), text, Some(place), Some(event));
+        }
+        if strong && access.memory.access != Access::Load {
+            pieces.iter().flat_map(words_of).for_each(|word| self.fences.release_at(id, word));
+        }
     }
 }

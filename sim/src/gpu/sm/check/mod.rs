@@ -5,10 +5,10 @@
 //! launch and to its only worker. Without checks there is none, and the interpreter's loop is compiled without
 //! a call to it.
 //!
-//! Two accesses of a block are ordered by a block barrier, a phase of a barrier object, or an atomic
-//! operation on the same word of shared memory. Of two blocks: by atomic or strong (volatile, relaxed,
-//! acquire, release) accesses to the same word of global memory, with or without a fence. Lanes of a warp
-//! count as ordered, except in one instruction.
+//! Two accesses of a block are ordered by a block barrier, a phase of a barrier object, an atomic operation on
+//! the same word, or a flag that a warp polls. Of two blocks: by atomic or strong (volatile, relaxed, acquire,
+//! release) accesses to the same word of global memory, with or without a fence. Of two lanes of a warp: by
+//! `__syncwarp` and all operations that lanes do together.
 
 mod act;
 mod arrays;
@@ -16,22 +16,26 @@ mod asynchronous;
 mod between;
 mod block;
 mod bounds;
+mod conflict;
 pub(crate) mod copies;
 mod early;
 mod faulted;
 mod fences;
 pub(crate) mod in_ledger;
 mod init;
+mod lane_order;
 mod late;
 mod memory;
 mod message;
 mod multiply;
 mod objects;
 mod order;
+mod pieces;
 mod products;
 mod race;
 mod reach;
 mod registers;
+mod roles;
 mod shadow;
 mod step;
 mod sync;
@@ -48,6 +52,7 @@ use crate::gpu::sm::check::fences::Fences;
 use crate::gpu::sm::check::in_ledger::{InLedger, Watched};
 use crate::gpu::sm::check::late::LateStores;
 use crate::gpu::sm::check::order::Clocks;
+use crate::gpu::sm::check::race::Races;
 use crate::gpu::sm::check::reach::{Extent, Reach};
 use crate::gpu::sm::check::registers::Group;
 use crate::gpu::sm::check::shadow::Shadow;
@@ -75,6 +80,7 @@ pub(crate) struct Watch {
     /// Last accesses to global memory, and the order of the blocks.
     global: Shadow,
     order: Clocks,
+    races: Races,
     bounds: Bounds,
     /// Of the kernel's shared memory, once they were looked up.
     shared: Option<SharedBounds>,
@@ -145,8 +151,9 @@ impl Watch {
             findings,
             steps: Vec::new(),
             blocks: FxHashMap::default(),
-            global: Shadow::default(),
+            global: Shadow::of_grid(),
             order: Clocks::default(),
+            races: Races::default(),
             bounds: Bounds::default(),
             shared: None,
             reported: None,
@@ -165,7 +172,7 @@ impl Watch {
         if needs.contains(Needs::DEFINES) {
             core.warp.defines(step.defines.first, step.defines.count, core.mask);
         }
-        if needs.intersects(Needs::ACT | Needs::REGISTERS) {
+        if needs.intersects(Needs::ACT | Needs::RACE) {
             let step = *step;
             self.check(core, op, &step);
         }
@@ -184,9 +191,8 @@ impl Watch {
 
     #[inline(never)]
     fn check(&mut self, core: &mut Core<'_>, op: &MicroOp, step: &Step) {
-        if step.needs.contains(Needs::REGISTERS) {
-            self.use_loads(core, &step.registers);
-            self.use_sums(core, step.act, &step.registers);
+        if step.needs.contains(Needs::RACE) {
+            self.before_race(core, step.act, &step.registers);
         }
         if step.needs.contains(Needs::ACT) {
             self.check_act(core, op, step);
@@ -221,9 +227,10 @@ impl Watch {
             Act::WaitForProducts(left) => self.wait_for_products(core, left),
             Act::Barrier => self.barrier(core, op),
             Act::Fence => {
-                self.fences.fence(core.block.index as u32);
+                self.fence(core, false);
                 self.show(core);
             }
+            Act::BlockFence => self.fence(core, true),
             Act::EmptyCache => self.fences.learn(core.block.index as u32),
             Act::WaitForGrid => {
                 if let Some(in_ledger) = &mut self.in_ledger {
@@ -238,6 +245,8 @@ impl Watch {
 
     /// A block has ended.
     pub fn end_block(&mut self, index: u64) {
+        self.order.end(index as u32);
+        self.fences.end(index as u32);
         let mut block = self.blocks.remove(&index);
         if let Some(block) = &mut block {
             block.unfinished.end().for_each(|finding| self.findings.record(finding));
@@ -417,7 +426,15 @@ fn block_id(launch: &Launch, block: u32) -> [u32; 3] {
 }
 
 fn shared(access: Access) -> act::Memory {
-    act::Memory { space: Space::Shared, access, bytes: 4, strong: access == Access::Atomic, object: false }
+    act::Memory {
+        space: Space::Shared,
+        access,
+        bytes: 4,
+        strong: access == Access::Atomic,
+        of_block: false,
+        constant: false,
+        object: false,
+    }
 }
 
 /// The access of a load, a store or an atomic operation.

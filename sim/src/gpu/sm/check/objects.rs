@@ -3,7 +3,7 @@
 //! An arrival passes on the thread's earlier accesses; a wait that finds the phase complete learns those of
 //! all its arrivals. Arrivals of a phase that is not complete order nothing.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use crate::gpu::sm::check::order::Knowledge;
 
@@ -18,7 +18,7 @@ struct Object {
 
 /// The objects of a block, by their offsets in units of 8 bytes.
 #[derive(Debug, Default)]
-pub(super) struct Objects(HashMap<u64, Object>);
+pub(super) struct Objects(FxHashMap<u64, Object>);
 
 /// The object that holds a word of shared memory.
 pub(super) fn object_of(word: u64) -> u64 {
@@ -40,6 +40,11 @@ impl Objects {
     /// object.
     pub fn completed(&self, object: u64) -> Option<&Knowledge> {
         self.0.get(&object).map(|object| &object.complete)
+    }
+
+    /// Whether none has arrivals.
+    pub fn are_none(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// The object begins anew, or its memory is used otherwise.

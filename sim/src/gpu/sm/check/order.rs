@@ -1,78 +1,142 @@
 //! Happens-before order of accesses: vector clocks of warps or of blocks.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
+
+/// Participants from this number on are few and far between.
+const SPARSE: u32 = 1 << 24;
 
 /// Knowledge of a participant: the clock of others up to which their accesses happened before its own.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Knowledge(HashMap<u32, u32>);
+pub(super) struct Knowledge {
+    /// By the number of the participant.
+    dense: Vec<u32>,
+    /// Of those from [`SPARSE`] on.
+    sparse: Vec<(u32, u32)>,
+}
 
 impl Knowledge {
     /// Adds the accesses of `id` up to a clock.
     pub fn raise(&mut self, id: u32, clock: u32) {
-        let known = self.0.entry(id).or_insert(0);
-        *known = (*known).max(clock);
+        if id < SPARSE {
+            let at = id as usize;
+            if self.dense.len() <= at {
+                self.dense.resize(at + 1, 0);
+            }
+            self.dense[at] = self.dense[at].max(clock);
+        } else {
+            match self.sparse.iter_mut().find(|(other, _)| *other == id) {
+                Some((_, known)) => *known = (*known).max(clock),
+                None => self.sparse.push((id, clock)),
+            }
+        }
     }
 
     /// Whether the accesses of `id` at a clock are known.
+    #[inline]
     pub fn has(&self, id: u32, clock: u32) -> bool {
-        self.0.get(&id).is_some_and(|&known| known >= clock)
+        let known = match id < SPARSE {
+            true => self.dense.get(id as usize).copied(),
+            false => self.sparse.iter().find(|(other, _)| *other == id).map(|(_, known)| *known),
+        };
+        known.is_some_and(|known| known >= clock)
     }
 
     /// Adds what `other` knows.
     pub fn join(&mut self, other: &Knowledge) {
-        for (&id, &clock) in &other.0 {
-            self.raise(id, clock);
+        if self.dense.len() < other.dense.len() {
+            self.dense.resize(other.dense.len(), 0);
         }
+        for (own, theirs) in self.dense.iter_mut().zip(&other.dense) {
+            *own = (*own).max(*theirs);
+        }
+        other.sparse.iter().for_each(|&(id, clock)| self.raise(id, clock));
+    }
+}
+
+/// A participant: its clock, and what it knows of the others.
+#[derive(Debug)]
+struct Participant {
+    clock: u32,
+    known: Knowledge,
+}
+
+impl Default for Participant {
+    fn default() -> Self {
+        Participant { clock: 1, known: Knowledge::default() }
     }
 }
 
 /// The clocks of all participants, and of the objects they synchronize through.
 #[derive(Debug, Default)]
 pub(super) struct Clocks {
-    participants: HashMap<u32, Knowledge>,
+    participants: FxHashMap<u32, Participant>,
     /// By the address of the atomic access.
-    released: HashMap<u64, Knowledge>,
+    released: FxHashMap<u64, Knowledge>,
 }
 
 impl Clocks {
-    /// The clock of `id`, of which its accesses are marked with.
+    #[inline]
+    fn of(&mut self, id: u32) -> &mut Participant {
+        self.participants.entry(id).or_default()
+    }
+
+    /// The clock of `id`, which its accesses are marked with.
+    #[inline]
     pub fn now(&mut self, id: u32) -> u32 {
-        *self.participants.entry(id).or_default().0.entry(id).or_insert(1)
+        self.of(id).clock
+    }
+
+    /// Begins a step of `id`; returns its clock.
+    #[inline]
+    pub fn tick(&mut self, id: u32) -> u32 {
+        let own = self.of(id);
+        own.clock += 1;
+        own.clock
     }
 
     /// Whether an access of `other` at its clock `at` happened before what `id` does now.
     pub fn knows(&self, id: u32, other: u32, at: u32) -> bool {
-        id == other || self.participants.get(&id).is_some_and(|known| known.has(other, at))
+        id == other || self.participants.get(&id).is_some_and(|own| own.known.has(other, at))
+    }
+
+    /// Returns what `id` knows of others, if anything.
+    #[inline]
+    pub fn known(&self, id: u32) -> Option<&Knowledge> {
+        self.participants.get(&id).map(|own| &own.known)
     }
 
     /// Returns the knowledge that `id` passes to those that synchronize with it now; its further accesses are
     /// later.
     pub fn release(&mut self, id: u32) -> Knowledge {
-        self.now(id);
-        let own = self.participants.entry(id).or_default();
-        let passed = own.clone();
-        *own.0.entry(id).or_insert(1) += 1;
-        passed
+        let own = self.of(id);
+        own.known.raise(id, own.clock);
+        own.clock += 1;
+        own.known.clone()
     }
 
     /// `id` gains the knowledge that was passed on.
     pub fn acquire(&mut self, id: u32, passed: &Knowledge) {
-        self.now(id);
-        self.participants.entry(id).or_default().join(passed);
+        self.of(id).known.join(passed);
     }
 
     /// `id` publishes its knowledge at `address`.
     pub fn release_at(&mut self, id: u32, address: u64) {
-        let passed = self.release(id);
-        self.released.entry(address).or_default().join(&passed);
+        let own = self.participants.entry(id).or_default();
+        own.known.raise(id, own.clock);
+        own.clock += 1;
+        self.released.entry(address).or_default().join(&own.known);
     }
 
     /// `id` gains the knowledge published at `address`; false if there is none.
     pub fn acquire_at(&mut self, id: u32, address: u64) -> bool {
-        self.now(id);
         let Some(passed) = self.released.get(&address) else { return false };
-        self.participants.entry(id).or_default().join(passed);
+        self.participants.entry(id).or_default().known.join(passed);
         true
+    }
+
+    /// `id` has ended: it learns nothing any more.
+    pub fn end(&mut self, id: u32) {
+        self.participants.remove(&id);
     }
 }
 
@@ -93,5 +157,16 @@ mod tests {
         clocks.release_at(2, 128);
         clocks.acquire_at(3, 128);
         assert!(clocks.knows(3, 1, before) && clocks.knows(1, 1, after));
+    }
+
+    #[test]
+    fn participants_with_large_numbers_are_known_too() {
+        let (mut one, mut two) = (Knowledge::default(), Knowledge::default());
+        one.raise(SPARSE | 7, 3);
+        two.raise(SPARSE | 7, 2);
+        two.raise(5, 1);
+        two.join(&one);
+        assert!(two.has(SPARSE | 7, 3) && !two.has(SPARSE | 7, 4) && !two.has(SPARSE | 8, 1));
+        assert!(two.has(5, 1) && !one.has(5, 1));
     }
 }

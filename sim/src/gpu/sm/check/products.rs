@@ -1,6 +1,8 @@
 //! Products of matrices in shared memory that nothing has waited for: they go on beside the threads.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashMap;
 
 use crate::gpu::sm::check::order::Knowledge;
 
@@ -16,8 +18,8 @@ struct ProductGroup {
 /// The products of a block that warps have not waited for: closed groups, the oldest first, and the open one.
 #[derive(Debug, Default)]
 pub(super) struct Products {
-    closed: HashMap<u32, VecDeque<ProductGroup>>,
-    open: HashMap<u32, ProductGroup>,
+    closed: FxHashMap<u32, VecDeque<ProductGroup>>,
+    open: FxHashMap<u32, ProductGroup>,
 }
 
 impl Products {
@@ -50,6 +52,7 @@ impl Products {
         sums.find(|&&(first, count, _)| holds(first, count)).map(|&(.., pc)| pc)
     }
 
+    #[inline]
     pub fn is_empty(&self, warp: u32) -> bool {
         !self.open.contains_key(&warp) && self.closed.get(&warp).is_none_or(VecDeque::is_empty)
     }

@@ -1,203 +1,351 @@
 //! Accesses that nothing orders.
 
+use rustc_hash::FxHashMap;
+
 use crate::findings::Checks;
+use crate::gpu::sm::check::act::Act;
+use crate::gpu::sm::check::block::BlockWatch;
+use crate::gpu::sm::check::conflict::{self, Accesses};
 use crate::gpu::sm::check::early::EarlyLoad;
 use crate::gpu::sm::check::init::{global_word, shared_word};
-use crate::gpu::sm::check::objects::object_of;
+use crate::gpu::sm::check::pieces::{LINE, Piece, cut};
 use crate::gpu::sm::check::registers::Registers;
-use crate::gpu::sm::check::shadow::{Kind, Mark};
-use crate::gpu::sm::check::unfinished::Writer;
-use crate::gpu::sm::check::{Place, WarpAccess, Watch, block_id, event, finding, lanes, words};
+use crate::gpu::sm::check::roles::{Role, role};
+use crate::gpu::sm::check::shadow::{Conflict, Kind, Mark, Orders};
+use crate::gpu::sm::check::{Place, WarpAccess, Watch, block_id, event, finding, lanes};
 use crate::gpu::sm::core::Core;
 
-use sass::Access;
+use sass::{Access, Arch, Opcode, Word};
 
-/// Text for a read that nothing orders with a write.
-fn reads(writer: Writer) -> &'static str {
-    match writer {
-        Writer::Warp | Writer::Product => {
-            "reads shared memory that another warp writes, without a barrier between"
+/// Marks the address of a word of global memory where those of shared memory stand beside it.
+const GLOBAL: u64 = 1 << 63;
+/// Words of a store that may be a message: a flag, not data.
+const MESSAGE: u32 = 4;
+
+/// How an instruction orders the lanes that execute it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meeting {
+    None,
+    /// They are together.
+    Here,
+    /// They wait for each other.
+    Waits,
+}
+
+/// An op, as far as the order of accesses depends on it.
+#[derive(Clone, Copy, Debug)]
+struct RaceOp {
+    meeting: Meeting,
+    /// Registers that it reads or writes.
+    touches: [u64; 4],
+    role: Option<Role>,
+    /// It stores what a load before it has begun to change.
+    updates: bool,
+}
+
+/// State of the check beside the accesses and the clocks.
+#[derive(Debug, Default)]
+pub(super) struct Races {
+    ops: Vec<Option<RaceOp>>,
+    /// Room for the pieces of an access, and for its conflicts.
+    pieces: Vec<Piece>,
+    conflicts: Vec<(Piece, Conflict)>,
+    /// Of a block, a warp and a word: another thread's change that a change in two steps may undo.
+    lost: FxHashMap<(u32, u32, u64), (Piece, Conflict)>,
+}
+
+impl RaceOp {
+    /// Of the instruction `word`. In straight code `__syncwarp` is a `NOP`.
+    fn of(arch: Arch, word: u128, registers: &Registers) -> Self {
+        use Opcode as Op;
+        let meeting = match sass::decode(arch, Word(word)).map(|i| i.opcode) {
+            Ok(Op::Nop | Op::Shfl | Op::Vote | Op::Voteu | Op::Match | Op::Redux | Op::Ldsm | Op::Movm)
+            | Ok(Op::Hmma | Op::Imma | Op::Bmma | Op::Dmma | Op::Qmma | Op::Hgmma) => Meeting::Here,
+            Ok(Op::Warpsync) => Meeting::Waits,
+            _ => Meeting::None,
+        };
+        let mut touches = [0u64; 4];
+        for group in registers.reads.iter().chain([&registers.written]) {
+            for n in 0..group.count {
+                let register = group.first.wrapping_add(n);
+                touches[usize::from(register / 64)] |= 1 << (register % 64);
+            }
         }
-        Writer::Copy => "reads shared memory that an asynchronous copy writes, without waiting for the copy",
-        Writer::Bulk => "reads shared memory that a bulk copy writes, without waiting for its barrier object",
+        RaceOp { meeting, touches, role: None, updates: false }
     }
 }
 
-/// Text for a write that nothing orders with an access.
-fn writes(other: Writer) -> &'static str {
-    match other {
-        Writer::Warp => "writes shared memory that another warp accesses, without a barrier between",
-        Writer::Copy => "writes shared memory that an asynchronous copy writes, without waiting for the copy",
-        Writer::Product => "writes shared memory that a product reads, without waiting for the product",
-        Writer::Bulk => {
-            "writes shared memory that a bulk copy writes, without waiting for its barrier object"
+impl Races {
+    fn op(&mut self, core: &Core<'_>, pc: u32) -> &mut RaceOp {
+        let at = pc as usize;
+        if self.ops.len() <= at {
+            self.ops.resize(at + 1, None);
         }
+        self.ops[at].get_or_insert_with(|| {
+            let (arch, word) = (core.env.launch.arch, core.map.word(pc));
+            RaceOp::of(arch, word, &Registers::of(arch, word))
+        })
     }
+
+    /// Returns the purpose of the current load.
+    pub fn role(&mut self, core: &Core<'_>) -> Role {
+        if let Some(role) = self.op(core, core.pc).role {
+            return role;
+        }
+        let role = role(&core.map, core.env.launch.arch, core.pc);
+        self.op(core, core.pc).role = Some(role);
+        if let Role::Update(store) = role {
+            self.op(core, store).updates = true;
+        }
+        role
+    }
+}
+
+/// Kind of an access, but for its role.
+pub(super) fn kind_of(access: &WarpAccess) -> Kind {
+    let memory = &access.memory;
+    let mut kind = match memory.access {
+        Access::Load => Kind::empty(),
+        Access::Store => Kind::WRITES,
+        Access::Atomic if memory.object => Kind::WRITES | Kind::STRONG | Kind::ARRIVAL,
+        Access::Atomic => Kind::WRITES | Kind::STRONG | Kind::ATOMIC,
+    };
+    kind.set(
+        Kind::STRONG,
+        memory.strong || kind.contains(Kind::STRONG) || memory.object && memory.access == Access::Load,
+    );
+    kind.set(Kind::OF_BLOCK, memory.of_block);
+    kind.set(Kind::CONSTANT, memory.constant);
+    kind
+}
+
+/// The words of a piece.
+pub(super) fn words_of(piece: &Piece) -> impl Iterator<Item = u64> + use<> {
+    let Piece { line, mask, .. } = *piece;
+    lanes(mask).map(move |word| line * LINE + u64::from(word))
 }
 
 impl Watch {
-    /// Loads count once an instruction uses their values.
-    pub(super) fn use_loads(&mut self, core: &Core<'_>, registers: &Registers) {
+    /// The lanes of `core.mask` are about to execute an op.
+    pub(super) fn before_race(&mut self, core: &Core<'_>, act: Act, registers: &Registers) {
         let Some(block) = self.blocks.get_mut(&core.block.index) else { return };
-        if block.early.any(core.warp.index) {
-            let races = block.early.execute(core.warp.index, core.mask, registers, &mut block.shadow);
-            races.into_iter().for_each(|race| self.findings.record(race));
+        let op = self.races.op(core, core.pc);
+        let (warp, meeting) = (core.warp.index, op.meeting);
+        // Loads count once an instruction uses their values.
+        if block.early.touches(warp, &op.touches) {
+            let BlockWatch { early, shadow, .. } = block;
+            early.execute(warp, core.mask, registers, shadow, |race| self.findings.record(race));
+        }
+        if meeting != Meeting::None || act == Act::Barrier {
+            let (mask, live, step) = (core.mask, core.warp.live, block.clocks.now(warp));
+            let order = block.lanes(warp);
+            order.run(mask, live, step);
+            match meeting {
+                Meeting::Waits => order.arrive(core.pc, mask, step),
+                Meeting::Here => order.pass(mask, mask, live, step),
+                // Lanes that come later are let go together with these.
+                Meeting::None => order.pass(mask, live, live, step),
+            }
+        }
+        if !block.products.is_empty(warp) {
+            self.use_sums(core, act, registers);
+        }
+    }
+
+    /// A fence, of the block's scope or a wider one: the warp's next store to shared memory may be a message.
+    pub(super) fn fence(&mut self, core: &Core<'_>, of_block: bool) {
+        let id = core.block.index as u32;
+        self.block(core).fenced |= 1 << core.warp.index;
+        match of_block {
+            true => self.fences.fence_block(id),
+            false => self.fences.fence(id),
         }
     }
 
     pub(super) fn check_race(&mut self, core: &mut Core<'_>, access: &WarpAccess) {
-        self.blocks.entry(core.block.index).or_default().resume(core.warp.index);
-        if access.memory.access == Access::Store {
+        let mut pieces = std::mem::take(&mut self.races.pieces);
+        let apart = cut(access, core.env.launch.shared_bytes, &mut pieces);
+        if access.memory.access == Access::Store && !apart {
             self.check_one_store(core, access);
         }
-        let mut released = Vec::new();
+        if !pieces.is_empty() {
+            self.note(core, access, &pieces);
+        }
+        self.races.pieces = pieces;
+    }
+
+    /// Notes the pieces of an access, and reports those that nothing orders with earlier ones.
+    fn note(&mut self, core: &mut Core<'_>, access: &WarpAccess, pieces: &[Piece]) {
+        let (by, warp, id) = (access.by, core.warp.index, core.block.index as u32);
+        let mut kind = kind_of(access);
         let waits = access.memory.access == Access::Load && access.loaded.count > 0;
-        let mut early = waits.then(|| EarlyLoad::new(access.loaded, access.lanes));
-        for lane in lanes(access.lanes) {
-            match access.places[lane as usize] {
-                Place::Global(va) => self.global_access(core, access, lane, va, &mut released),
-                Place::Shared(offset) => match &mut early {
-                    Some(early) => self.shared_load(core, access, lane, offset.into(), early),
-                    None => self.shared_access(core, access, lane, offset.into(), &mut released),
-                },
-                Place::Local(_) => {}
+        let role = if waits { self.races.role(core) } else { Role::Plain };
+        match role {
+            Role::Guess => kind |= Kind::STRONG,
+            Role::Update(_) if kind.contains(Kind::STRONG) => kind |= Kind::UPDATE,
+            _ => {}
+        }
+        if self.races.op(core, core.pc).updates && kind.contains(Kind::STRONG) {
+            kind |= Kind::UPDATE;
+        }
+        let block = self.blocks.entry(core.block.index).or_default();
+        block.resume(warp);
+        let step = block.clocks.now(warp);
+        block.lanes(warp).run(core.mask, core.warp.live, step);
+        let (global, inside) =
+            (pieces.iter().any(|piece| piece.global), pieces.iter().any(|piece| !piece.global));
+        let message = inside && block.is_message(warp, access, pieces, MESSAGE);
+        if message {
+            kind |= Kind::STRONG;
+        }
+        let learns =
+            kind.contains(Kind::STRONG) && access.memory.access != Access::Store && role != Role::Guess;
+        // A change in two steps is one if the other's change is not known before its first.
+        if learns && !kind.contains(Kind::UPDATE) {
+            self.learn(core, access, pieces);
+        }
+        let block = self.blocks.entry(core.block.index).or_default();
+        let block_clock = if global { self.order.now(id) } else { 0 };
+        let blocks = self.order.known(id);
+        let clock = block.clocks.tick(by);
+        let polls = role == Role::Poll;
+        if waits && inside && block.waits(warp, pieces, polls) {
+            kind |= Kind::STRONG;
+        }
+        let mut early = (waits && inside && !polls).then(|| block.early.begin(access.loaded, access.lanes));
+        let conflicts = &mut self.races.conflicts;
+        let (known, shadow) = block.parts(by, warp);
+        let orders = Orders { blocks, inside: Some(known) };
+        for piece in pieces {
+            let Piece { global, line, mask, bytes, owners } = *piece;
+            let mark = Mark {
+                id: by,
+                clock,
+                block: id,
+                block_clock,
+                pc: core.pc,
+                warp: warp as u8,
+                kind,
+                bytes,
+                owners,
+            };
+            let found = |conflict| conflicts.push((*piece, conflict));
+            if global {
+                self.global.access(&orders, (line, mask), mark, 0, found);
+            } else if !polls {
+                let load = early.as_mut().map_or(0, |early| early.reads(line));
+                shadow.access(&orders, (line, mask), mark, load, found);
             }
         }
-        if let Some(early) = early.filter(EarlyLoad::is_of_shared) {
-            self.blocks.entry(core.block.index).or_default().early.add(core.warp.index, early);
+        if !self.races.conflicts.is_empty() || kind.contains(Kind::UPDATE | Kind::WRITES) {
+            self.judge(core, access, Accesses { kind, by, block: id }, &mut early);
         }
-        // An atomic or strong store publishes the accesses before it, of all its lanes.
-        released.sort_unstable();
-        released.dedup();
-        for place in released {
-            match place {
-                (true, word) => self.order.release_at(core.block.index as u32, word),
-                (false, word) => {
-                    let block = self.blocks.entry(core.block.index).or_default();
-                    block.clocks.release_at(core.warp.index, word);
+        if let Some(early) = early {
+            self.block(core).early.add(warp, early);
+        }
+        if learns && kind.contains(Kind::UPDATE) {
+            self.learn(core, access, pieces);
+        }
+        if kind.contains(Kind::STRONG | Kind::WRITES) && !kind.contains(Kind::ARRIVAL) {
+            self.publish(core, kind, pieces);
+        }
+    }
+
+    /// A strong read learns of what was published where it reads.
+    fn learn(&mut self, core: &Core<'_>, access: &WarpAccess, pieces: &[Piece]) {
+        let (id, block) = (core.block.index as u32, self.blocks.entry(core.block.index).or_default());
+        // Phases of barrier objects order otherwise.
+        for piece in pieces.iter().filter(|_| !access.memory.object) {
+            for word in words_of(piece) {
+                if !piece.global {
+                    block.acquire_at(access.by, word);
+                    continue;
+                }
+                block.acquire_at(access.by, GLOBAL | word);
+                if !access.memory.of_block && self.order.acquire_at(id, word) {
+                    block.join_lanes(access.by);
                 }
             }
         }
     }
 
-    /// A load to registers: it counts when these are used.
-    fn shared_load(
-        &mut self,
-        core: &Core<'_>,
-        access: &WarpAccess,
-        lane: u32,
-        offset: u64,
-        early: &mut EarlyLoad,
-    ) {
-        if offset + u64::from(access.memory.bytes) > u64::from(core.env.launch.shared_bytes) {
-            return;
+    /// An atomic or strong store publishes the accesses before it, of all its lanes.
+    fn publish(&mut self, core: &Core<'_>, kind: Kind, pieces: &[Piece]) {
+        let (id, warp) = (core.block.index as u32, core.warp.index);
+        let block = self.blocks.entry(core.block.index).or_default();
+        for piece in pieces {
+            for word in words_of(piece) {
+                if piece.global && !kind.contains(Kind::OF_BLOCK) {
+                    self.order.release_at(id, word);
+                }
+                block.clocks.release_at(warp, if piece.global { GLOBAL | word } else { word });
+            }
         }
+    }
+
+    /// Reports the conflicts of an access: the first at once, others when a load's value is used.
+    fn judge(
+        &mut self,
+        core: &mut Core<'_>,
+        access: &WarpAccess,
+        new: Accesses,
+        early: &mut Option<EarlyLoad>,
+    ) {
+        let mut conflicts = std::mem::take(&mut self.races.conflicts);
         let warp = core.warp.index;
-        let block = self.blocks.entry(core.block.index).or_default();
-        for (word, bytes) in words(offset, access.memory.bytes) {
-            // A plain read of an atomically accessed word is a wait, and so on SM 8.x is one of a barrier
-            // object.
-            block.clocks.acquire_at(warp, word);
-            let atomic = block.learn(warp, object_of(word));
-            let clock = block.clocks.now(warp);
-            let mark = Mark { id: warp, clock, pc: core.pc, thread: 32 * warp + lane, bytes, atomic };
-            early.reads(word, mark);
-            if let Some(earlier) = block.shadow.unordered_write(&block.clocks, word, &mark) {
-                let text = reads(Writer::of(&block.clocks, earlier.id, earlier.clock));
-                early.race(|| {
-                    let event = event(core, earlier.pc, core.block.id, earlier.thread);
-                    finding(core, Checks::RACE, lane, text, Some(shared(word)), Some(event))
-                });
+        let is_load = access.memory.access == Access::Load;
+        let updates = new.kind.contains(Kind::UPDATE);
+        if updates && !is_load {
+            self.lost_before(core, access, &mut conflicts);
+        }
+        let mut reported = false;
+        for (piece, conflict) in conflicts.drain(..) {
+            let word = piece.line * LINE + u64::from(conflict.word);
+            if updates && is_load && conflict::is_lost(&new, &conflict) {
+                self.races.lost.insert((new.block, warp, word), (piece, conflict));
+                continue;
+            }
+            if changes_nothing(core, access, conflict.lane.into(), word, piece.global) {
+                continue;
+            }
+            let clocks = &self.blocks.entry(core.block.index).or_default().clocks;
+            let text = conflict::text(piece.global, &new, &conflict, clocks);
+            let place = if piece.global { Place::Global(word * 4) } else { Place::Shared(4 * word as u32) };
+            let build = || {
+                let Mark { pc, block, warp, .. } = conflict.earlier;
+                let thread = 32 * u32::from(warp) + u32::from(conflict.earlier_lane);
+                let earlier = event(core, pc, block_id(core.env.launch, block), thread);
+                finding(core, Checks::RACE, conflict.lane.into(), text, Some(place), Some(earlier))
+            };
+            let between_lanes = conflict.earlier.id == new.by && conflict.earlier.block == new.block;
+            let only = |lane: u8| if between_lanes { 1 << lane } else { u32::MAX };
+            if let (Some(early), false) = (early.as_mut(), piece.global) {
+                early.race(only(conflict.lane), build);
+                continue;
+            }
+            let block = self.blocks.entry(core.block.index).or_default();
+            match block.early.unused(conflict.earlier.warp.into(), conflict.load) {
+                Some(load) => load.race(only(conflict.earlier_lane), build),
+                None if reported => {}
+                None => {
+                    reported = true;
+                    self.findings.record(build());
+                }
             }
         }
+        self.races.conflicts = conflicts;
     }
 
-    /// An access that counts at once.
-    fn shared_access(
-        &mut self,
-        core: &mut Core<'_>,
-        access: &WarpAccess,
-        lane: u32,
-        offset: u64,
-        released: &mut Vec<(bool, u64)>,
-    ) {
-        if offset + u64::from(access.memory.bytes) > u64::from(core.env.launch.shared_bytes) {
-            return;
-        }
-        let (by, thread) = (access.by, 32 * core.warp.index + lane);
-        let object = access.memory.object;
-        let mut found = None;
-        let block = self.blocks.entry(core.block.index).or_default();
-        for (i, (word, bytes)) in words(offset, access.memory.bytes).enumerate() {
-            // A plain read of an atomically accessed word is a wait. Phases of barrier objects order
-            // otherwise.
-            if access.memory.access != Access::Store && !object {
-                block.clocks.acquire_at(by, word);
-            }
-            let clock = block.clocks.now(by);
-            let atomic =
-                access.memory.access == Access::Atomic || object && access.memory.access == Access::Load;
-            let mark = Mark { id: by, clock, pc: core.pc, thread, bytes, atomic };
-            let kind = access.memory.kind(changes(core, access, lane, i, shared_word(core, word * 4)));
-            let earlier = block.shadow.access(&block.clocks, word, mark, kind);
-            let writer = earlier.map(|earlier| Writer::of(&block.clocks, earlier.id, earlier.clock));
-            found = found.or(earlier.zip(writer).map(|(earlier, writer)| (word, earlier, writer, kind)));
-            if !matches!(kind, Kind::Load | Kind::Store { changes: false } | Kind::Arrival) {
-                block.early.written(&block.clocks, word, mark, |earlier| {
-                    let event = event(core, earlier.pc, core.block.id, earlier.thread);
-                    let text = writes(Writer::Warp);
-                    finding(core, Checks::RACE, lane, text, Some(shared(word)), Some(event))
-                });
-            }
-            if atomic && !object {
-                released.push((false, word));
+    /// The conflicts that the loads of changes in two steps had.
+    fn lost_before(&mut self, core: &Core<'_>, access: &WarpAccess, conflicts: &mut Vec<(Piece, Conflict)>) {
+        for lane in lanes(access.lanes) {
+            if let Place::Global(va) = access.places[lane as usize]
+                && let Some(lost) =
+                    self.races.lost.remove(&(core.block.index as u32, core.warp.index, va / 4))
+            {
+                conflicts.push(lost);
             }
         }
-        let Some((word, earlier, writer, kind)) = found else { return };
-        let text = if kind == Kind::Load { reads(writer) } else { writes(writer) };
-        let event = event(core, earlier.pc, core.block.id, earlier.thread);
-        self.report(core, Checks::RACE, lane, text, Some(shared(word)), Some(event));
-    }
-
-    fn global_access(
-        &mut self,
-        core: &mut Core<'_>,
-        access: &WarpAccess,
-        lane: u32,
-        va: u64,
-        released: &mut Vec<(bool, u64)>,
-    ) {
-        if va.checked_add(16).is_none() {
-            return;
-        }
-        let id = core.block.index as u32;
-        let mut found = None;
-        for (i, (word, bytes)) in words(va, access.memory.bytes).enumerate() {
-            let strong = access.memory.strong;
-            if strong && access.memory.access != Access::Store {
-                self.order.acquire_at(id, word);
-            }
-            let clock = self.order.now(id);
-            let thread = 32 * core.warp.index + lane;
-            // Strong accesses do not race with each other, as atomic ones do not.
-            let mark = Mark { id, clock, pc: core.pc, thread, bytes, atomic: strong };
-            let kind = global_kind(core, access, lane, i, word);
-            let earlier = self.global.access(&self.order, word, mark, kind);
-            found = found.or(earlier.map(|earlier| (word, earlier, kind)));
-            if strong && access.memory.access != Access::Load {
-                released.push((true, word));
-            }
-        }
-        let Some((word, earlier, kind)) = found else { return };
-        let text = match kind {
-            Kind::Load => {
-                "reads global memory that another block of the launch writes, and nothing orders the two"
-            }
-            _ => "writes global memory that another block of the launch accesses, and nothing orders the two",
-        };
-        let block = block_id(core.env.launch, earlier.id);
-        let event = event(core, earlier.pc, block, earlier.thread);
-        self.report(core, Checks::RACE, lane, text, Some(Place::Global(word * 4)), Some(event));
     }
 
     /// Lanes of one store that write different values to the same place.
@@ -215,7 +363,7 @@ impl Watch {
             let count = (access.memory.bytes / 4).max(1);
             let keep = if access.memory.bytes < 4 { (1 << (8 * access.memory.bytes)) - 1 } else { u32::MAX };
             std::array::from_fn(|i| {
-                if (i as u32) < count { core.src(data + i as u16)[lane as usize] & keep } else { 0 }
+                if (i as u32) < count { core.lane(data + i as u16, lane as usize) & keep } else { 0 }
             })
         };
         let differ = |pair: &&[u32]| key(pair[0]) == key(pair[1]) && value(pair[0]) != value(pair[1]);
@@ -226,28 +374,27 @@ impl Watch {
     }
 }
 
-/// Returns the kind of a lane's access to word `i` of its access to global memory; `word` is the number of
-/// that word.
-pub(super) fn global_kind(core: &mut Core<'_>, access: &WarpAccess, lane: u32, i: usize, word: u64) -> Kind {
-    let now = if access.memory.access == Access::Store { global_word(core, word * 4) } else { None };
-    access.memory.kind(changes(core, access, lane, i, now))
-}
-
-/// Whether the store of word `i` of a lane's data changes its value. Copies do, and new barrier objects.
-fn changes(core: &Core<'_>, access: &WarpAccess, lane: u32, i: usize, now: Option<u32>) -> bool {
-    if access.by != core.warp.index || access.memory.object {
-        return true;
+/// Whether a store does not change a word: flags that all set. Copies change it, and new barrier objects.
+pub(super) fn changes_nothing(
+    core: &mut Core<'_>,
+    access: &WarpAccess,
+    lane: u32,
+    word: u64,
+    global: bool,
+) -> bool {
+    let plain =
+        access.memory.access == Access::Store && access.by == core.warp.index && !access.memory.object;
+    if !plain {
+        return false;
     }
-    match (access.data, now) {
-        (Some(data), Some(now)) if access.memory.bytes >= 4 => {
-            core.src(data + i as u16)[lane as usize] != now
+    let now = if global { global_word(core, word * 4) } else { shared_word(core, word * 4) };
+    let Some(now) = now else { return false };
+    match access.data {
+        Some(data) if access.memory.bytes >= 4 => {
+            let first = access.places[lane as usize].offset() / 4;
+            core.lane(data + word.wrapping_sub(first) as u16 % 4, lane as usize) == now
         }
-        (None, Some(now)) if access.memory.access == Access::Store => now != 0,
-        _ => true,
+        Some(_) => false,
+        None => now == 0,
     }
-}
-
-/// A word of shared memory.
-fn shared(word: u64) -> Place {
-    Place::Shared(4 * word as u32)
 }

@@ -1,106 +1,339 @@
 //! Last accesses to each word, to find accesses that nothing orders.
 
-use std::collections::HashMap;
+use bitflags::bitflags;
+use rustc_hash::FxHashMap;
 
-use crate::gpu::sm::check::order::Clocks;
+use crate::gpu::sm::check::lane_order::LaneOrder;
+use crate::gpu::sm::check::order::Knowledge;
+use crate::gpu::sm::check::pieces::Owners;
 
-/// Words of a page of shadows.
-const PAGE: u64 = 256;
-/// Readers since the last write that are remembered.
-const READERS: usize = 32;
+/// Lines of a page of shadows.
+const PAGE: u64 = 32;
+/// Accesses of one kind to a line of shared memory that are remembered: those of all warps.
+const MOST: usize = 32;
+/// ... of global memory, which many blocks may read.
+const MOST_GLOBAL: usize = 8;
 
-/// An access to a word: participant and time.
+bitflags! {
+    /// Kind of an access.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(super) struct Kind: u8 {
+        const WRITES = 1 << 0;
+        /// It synchronizes: atomic, volatile, relaxed, acquire, release.
+        const STRONG = 1 << 1;
+        /// ... within its block alone (`.cta`).
+        const OF_BLOCK = 1 << 2;
+        /// An arrival at a barrier object, whose waits are loads, on SM 8.x plain ones.
+        const ARRIVAL = 1 << 3;
+        /// An atomic operation.
+        const ATOMIC = 1 << 4;
+        /// Of a load and a store that change a value in two steps.
+        const UPDATE = 1 << 5;
+        /// A load that may be served by a cache that no write reaches (`.nc`).
+        const CONSTANT = 1 << 6;
+    }
+}
+
+/// An access to words of a line: participant and time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
-    /// Warp of the block, or block of the grid: whose clock it is.
+    /// The warp of the block, or what goes on beside it: whose clock it is.
     pub id: u32,
     /// Its clock.
     pub clock: u32,
+    /// Block of the grid.
+    pub block: u32,
+    /// The clock of the block.
+    pub block_clock: u32,
     /// Op of the program.
     pub pc: u32,
-    /// Thread of the block.
-    pub thread: u32,
-    /// Bytes of the word.
+    pub warp: u8,
+    pub kind: Kind,
+    /// Bytes of each word.
     pub bytes: u8,
-    pub atomic: bool,
+    pub owners: Owners,
 }
 
-/// Kind of an access.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Load,
-    /// A store that changes the word, or not.
-    Store {
-        changes: bool,
-    },
-    Atomic,
-    /// An arrival at a barrier object, whose waits are loads, on SM 8.x plain ones.
-    Arrival,
+/// An access that is remembered.
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    /// The words of the line that it is the last of its kind for.
+    mask: u32,
+    /// Number of a load whose value nobody has used yet; 0 for an access that counts.
+    load: u32,
+    mark: Mark,
 }
 
+/// Some records: seldom more than one.
 #[derive(Clone, Debug, Default)]
-struct Word {
-    writer: Option<Mark>,
-    readers: Vec<Mark>,
+struct Records {
+    first: Option<Record>,
+    more: Vec<Record>,
+}
+
+/// The accesses to a line.
+#[derive(Clone, Debug, Default)]
+struct Line {
+    reads: Records,
+    writes: Records,
+}
+
+/// An earlier access that nothing orders with a later one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Conflict {
+    pub earlier: Mark,
+    /// A load whose value nobody has used yet, unless 0.
+    pub load: u32,
+    /// The word of the line.
+    pub word: u32,
+    /// The lane of the earlier access.
+    pub earlier_lane: u8,
+    /// The lane of the later one.
+    pub lane: u8,
+}
+
+/// What is known of the order of accesses.
+pub(super) struct Orders<'a> {
+    /// Knowledge of the block that accesses, of others.
+    pub blocks: Option<&'a Knowledge>,
+    /// ... of its warp, of others of the block, and the order of the warp's lanes.
+    pub inside: Option<(Option<&'a Knowledge>, &'a LaneOrder)>,
 }
 
 /// The last accesses to each word of a memory.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Shadow {
-    pages: HashMap<u64, Vec<Word>>,
+    /// Accesses of one kind to a line that are remembered beside each other.
+    most: usize,
+    pages: Vec<Box<[Line]>>,
+    /// By the number of the page.
+    index: FxHashMap<u64, u32>,
+    /// The page that was used last.
+    recent: Option<(u64, u32)>,
 }
 
 impl Mark {
-    /// Whether nothing orders this access with a later one of which at least one is a write.
-    pub fn conflicts(&self, later: &Mark, clocks: &Clocks) -> bool {
-        self.bytes & later.bytes != 0
-            && !(self.atomic && later.atomic)
-            && !clocks.knows(later.id, self.id, self.clock)
+    /// Whether the two would be a mistake if nothing orders them.
+    #[inline]
+    fn may_conflict(&self, new: &Mark) -> bool {
+        let both = self.kind & new.kind;
+        let either = self.kind | new.kind;
+        if !either.contains(Kind::WRITES) || self.bytes & new.bytes == 0 {
+            return false;
+        }
+        if both.contains(Kind::STRONG) {
+            let loses = |one: &Mark, other: &Mark| {
+                one.kind.contains(Kind::UPDATE) && other.kind.intersects(Kind::UPDATE | Kind::ATOMIC)
+            };
+            let too_narrow = either.contains(Kind::OF_BLOCK) && self.block != new.block;
+            return too_narrow || loses(self, new) || loses(new, self);
+        }
+        // A wait.
+        let plain_load = |mark: &Mark| !mark.kind.intersects(Kind::WRITES | Kind::STRONG);
+        !(new.kind.contains(Kind::ARRIVAL) && plain_load(self))
+    }
+}
+
+impl Orders<'_> {
+    /// A word of `overlap` and the lanes of two accesses to it that nothing orders.
+    #[inline]
+    fn unordered(&self, old: &Mark, new: &Mark, overlap: u32) -> Option<(u32, u8, u8)> {
+        let word = overlap.trailing_zeros();
+        let anyone = || (word, old.owners.of(word).0, new.owners.of(word).0);
+        if new.kind.contains(Kind::CONSTANT) && old.kind.contains(Kind::WRITES) {
+            return Some(anyone());
+        }
+        if old.block != new.block {
+            let known = self.blocks.is_some_and(|known| known.has(old.block, old.block_clock));
+            return (!known).then(anyone);
+        }
+        let (warps, lanes) = self.inside?;
+        if old.id != new.id {
+            return (!warps.is_some_and(|known| known.has(old.id, old.clock))).then(anyone);
+        }
+        // One instruction, copies, or lanes that have met since.
+        if old.clock == new.clock || new.id != u32::from(new.warp) || lanes.all_know(old.clock) {
+            return None;
+        }
+        if old.owners == new.owners && new.owners.are_single() {
+            return None;
+        }
+        (0..32).filter(|word| overlap >> word & 1 != 0).find_map(|word| {
+            let ((a, b), (c, d)) = (old.owners.of(word), new.owners.of(word));
+            let pairs = [(a, c), (a, d), (b, c), (b, d)];
+            let apart = pairs.into_iter().find(|&(old_lane, lane)| !lanes.knows(lane, old_lane, old.clock));
+            apart.map(|(old_lane, lane)| (word, old_lane, lane))
+        })
+    }
+
+    /// Whether what conflicts with `old` later is noticed by `new` too, or has been already.
+    #[inline]
+    fn covers(&self, new: &Mark, old: &Mark) -> bool {
+        if old.bytes & !new.bytes != 0 {
+            return false;
+        }
+        let plain = |mark: &Mark| !mark.kind.contains(Kind::STRONG);
+        if plain(new) && new.kind.contains(Kind::WRITES) {
+            return true;
+        }
+        let same_kind =
+            old.kind == new.kind || (plain(old) == plain(new) && old.kind == new.kind - Kind::WRITES);
+        if !same_kind || (old.block, old.id) != (new.block, new.id) {
+            return false;
+        }
+        let met = |lanes: &LaneOrder| lanes.all_know(old.clock) || old.clock == new.clock;
+        old.owners == new.owners || self.inside.is_none_or(|(_, lanes)| met(lanes))
+    }
+}
+
+impl Records {
+    #[inline]
+    fn len(&self) -> usize {
+        usize::from(self.first.is_some()) + self.more.len()
+    }
+
+    #[inline]
+    fn iter(&self) -> impl Iterator<Item = &Record> {
+        self.first.iter().chain(&self.more)
+    }
+
+    /// Takes words from the records that `covers` names.
+    #[inline]
+    fn take(&mut self, mask: u32, covers: impl Fn(&Mark) -> bool) {
+        for old in self.first.iter_mut().chain(&mut self.more) {
+            if old.mask & mask != 0 && covers(&old.mark) {
+                old.mask &= !mask;
+            }
+        }
+        self.more.retain(|record| record.mask != 0);
+        self.first = self.first.filter(|record| record.mask != 0).or_else(|| self.more.pop());
+    }
+
+    /// Notes an access, for which those that it covers make room; no more than `most`.
+    #[inline]
+    fn note(&mut self, new: &Record, most: usize, covers: impl Fn(&Mark) -> bool) {
+        // Most lines are accessed by one warp, or again as before.
+        match &mut self.first {
+            None => self.first = Some(*new),
+            Some(first) if first.mask & !new.mask == 0 && self.more.is_empty() && covers(&first.mark) => {
+                *first = *new;
+            }
+            Some(_) => {
+                self.take(new.mask, covers);
+                if self.len() < most {
+                    self.add(new);
+                }
+            }
+        }
+    }
+
+    fn add(&mut self, new: &Record) {
+        match self.first {
+            None => self.first = Some(*new),
+            Some(_) => self.more.push(*new),
+        }
+    }
+
+    fn forget(&mut self, load: u32) {
+        self.more.retain(|record| record.load != load);
+        self.first = self.first.filter(|record| record.load != load).or_else(|| self.more.pop());
+    }
+}
+
+impl Line {
+    /// Shows `found` the earlier accesses that nothing orders with one to the words of `mask`.
+    #[inline]
+    fn look(&self, orders: &Orders<'_>, mask: u32, mark: &Mark, found: &mut impl FnMut(Conflict)) {
+        let mut check = |old: &Record| {
+            let overlap = old.mask & mask;
+            if overlap != 0
+                && old.mark.may_conflict(mark)
+                && let Some((word, earlier_lane, lane)) = orders.unordered(&old.mark, mark, overlap)
+            {
+                found(Conflict { earlier: old.mark, load: old.load, word, earlier_lane, lane });
+            }
+        };
+        if mark.kind.contains(Kind::WRITES) {
+            self.reads.iter().for_each(&mut check);
+        }
+        self.writes.iter().for_each(check);
+    }
+
+    /// Notes an access, and keeps no more than `most` of its kind.
+    fn note(&mut self, orders: &Orders<'_>, new: &Record, most: usize) {
+        let Record { mask, mark, .. } = new;
+        let writes = mark.kind.contains(Kind::WRITES);
+        let covers = |old: &Mark| orders.covers(mark, old);
+        if writes {
+            self.reads.take(*mask, covers);
+        }
+        let own = if writes { &mut self.writes } else { &mut self.reads };
+        own.note(new, most, covers);
+    }
+}
+
+impl Default for Shadow {
+    /// Shared memory to which nothing has happened.
+    fn default() -> Self {
+        Shadow { most: MOST, pages: Vec::new(), index: FxHashMap::default(), recent: None }
     }
 }
 
 impl Shadow {
-    fn word(&mut self, word: u64) -> &mut Word {
-        let page = self.pages.entry(word / PAGE).or_insert_with(|| vec![Word::default(); PAGE as usize]);
-        &mut page[(word % PAGE) as usize]
+    /// Global memory to which nothing has happened.
+    pub fn of_grid() -> Self {
+        Shadow { most: MOST_GLOBAL, ..Shadow::default() }
     }
 
-    /// The write that nothing orders with a read of a word.
-    pub fn unordered_write(&mut self, clocks: &Clocks, word: u64, mark: &Mark) -> Option<Mark> {
-        self.word(word).writer.filter(|old| old.conflicts(mark, clocks))
-    }
-
-    /// Notes a read of a word, which may be older than others of the same reader.
-    pub fn note_read(&mut self, word: u64, mark: Mark) {
-        let readers = &mut self.word(word).readers;
-        let covers = |new: &Mark, old: &Mark| {
-            new.id == old.id && new.clock >= old.clock && old.bytes & !new.bytes == 0
+    #[inline]
+    fn line(&mut self, line: u64) -> &mut Line {
+        let page = line / PAGE;
+        let at = match self.recent {
+            Some((recent, at)) if recent == page => at,
+            _ => {
+                let pages = &mut self.pages;
+                let at = *self.index.entry(page).or_insert_with(|| {
+                    pages.push(vec![Line::default(); PAGE as usize].into());
+                    (pages.len() - 1) as u32
+                });
+                self.recent = Some((page, at));
+                at
+            }
         };
-        if readers.iter().any(|other| covers(other, &mark)) {
-            return;
-        }
-        readers.retain(|old| !covers(&mark, old));
-        if readers.len() < READERS {
-            readers.push(mark);
+        &mut self.pages[at as usize][(line % PAGE) as usize]
+    }
+
+    /// Notes an access to words of a line, whose value nobody has used yet if `load` is not 0; shows `found`
+    /// the earlier ones that nothing orders with it.
+    pub fn access(
+        &mut self,
+        orders: &Orders<'_>,
+        (line, mask): (u64, u32),
+        mark: Mark,
+        load: u32,
+        mut found: impl FnMut(Conflict),
+    ) {
+        let most = self.most;
+        let line = self.line(line);
+        line.look(orders, mask, &mark, &mut found);
+        line.note(orders, &Record { mask, load, mark }, most);
+    }
+
+    /// Shows `found` the earlier accesses that nothing orders with one that is not noted.
+    pub fn look(
+        &self,
+        orders: &Orders<'_>,
+        (line, mask): (u64, u32),
+        mark: Mark,
+        found: &mut impl FnMut(Conflict),
+    ) {
+        if let Some(page) = self.index.get(&(line / PAGE)) {
+            self.pages[*page as usize][(line % PAGE) as usize].look(orders, mask, &mark, found);
         }
     }
 
-    /// Notes an access to a word, whose number is `word`; gives an earlier one that nothing orders with it.
-    pub fn access(&mut self, clocks: &Clocks, word: u64, mark: Mark, kind: Kind) -> Option<Mark> {
-        if kind == Kind::Load {
-            let earlier = self.unordered_write(clocks, word, &mark);
-            self.note_read(word, mark);
-            return earlier;
-        }
-        let Word { writer, readers } = self.word(word);
-        let conflicts = |old: &&Mark| old.conflicts(&mark, clocks);
-        let read = if kind == Kind::Arrival { None } else { readers.iter().find(conflicts) };
-        let earlier = read.or_else(|| writer.as_ref().filter(conflicts)).copied();
-        // A store of the value that is there already is a race too, but one without a consequence: flags that
-        // all set.
-        let harmless = kind == (Kind::Store { changes: false });
-        readers.clear();
-        *writer = Some(mark);
-        earlier.filter(|_| !harmless)
+    /// Forgets a load of words of a line.
+    pub fn forget(&mut self, line: u64, load: u32) {
+        self.line(line).reads.forget(load);
     }
 }

@@ -13,8 +13,8 @@ bitflags! {
     pub(super) struct Needs: u8 {
         /// Its effect is checked.
         const ACT = 1 << 0;
-        /// It uses, or overwrites, registers that loads and products may have left behind.
-        const REGISTERS = 1 << 1;
+        /// It may use, or overwrite, registers that loads and products have left behind, or bring lanes together.
+        const RACE = 1 << 1;
         /// It writes registers, which nothing may have written before.
         const DEFINES = 1 << 2;
     }
@@ -37,8 +37,7 @@ impl Step {
         let defines = if checks.contains(Checks::INIT) { defined(arch, word) } else { Group::default() };
         let mut needs = Needs::empty();
         needs.set(Needs::ACT, checks.intersects(checks_of(act)));
-        let used = registers.reads.iter().chain([&registers.written]).any(|group| group.count > 0);
-        needs.set(Needs::REGISTERS, used && checks.contains(Checks::RACE));
+        needs.set(Needs::RACE, checks.contains(Checks::RACE));
         needs.set(Needs::DEFINES, defines.count > 0);
         Step { needs, act, registers, defines }
     }
@@ -59,7 +58,8 @@ fn checks_of(act: Act) -> Checks {
         | Act::MultiplyShared(_)
         | Act::Barrier => Checks::all(),
         Act::CommitCopies | Act::WaitForCopies(_) | Act::WaitForProducts(_) => Checks::RACE,
-        Act::Fence | Act::EmptyCache | Act::WaitForGrid => Checks::ORDER,
+        Act::Fence | Act::BlockFence | Act::EmptyCache => Checks::RACE | Checks::ORDER,
+        Act::WaitForGrid => Checks::ORDER,
         Act::Shuffle | Act::WarpSync | Act::BranchDiverged => Checks::SYNC,
     }
 }

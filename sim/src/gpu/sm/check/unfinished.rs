@@ -5,23 +5,25 @@
 //! complete. So copies are participants with clocks of their own: their writes are known to those that waited
 //! for them.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
+
+use rustc_hash::FxHashMap;
 
 use crate::findings::Finding;
 use crate::gpu::sm::check::order::{Clocks, Knowledge};
 
-const PRODUCTS: u32 = 1 << 29;
-const ASYNCHRONOUS: u32 = 1 << 30;
+/// Warps of a block.
+const WARPS: u32 = 32;
 const BULK: u32 = 1 << 31;
 
 /// Returns the participant that writes for a warp's asynchronous copies (`cp.async`).
 pub(super) fn copies_of(warp: u32) -> u32 {
-    ASYNCHRONOUS | warp
+    WARPS + warp
 }
 
 /// Returns the participant that reads for a warp's products of matrices in shared memory.
 pub(super) fn products_of(warp: u32) -> u32 {
-    PRODUCTS | warp
+    2 * WARPS + warp
 }
 
 /// Returns the participant that writes for the bulk copies of a barrier object.
@@ -43,12 +45,12 @@ pub(super) enum Writer {
 }
 
 impl Writer {
-    /// Returns the kind of participant `id`, as of its clock.
-    pub fn of(clocks: &Clocks, id: u32, clock: u32) -> Self {
-        match (id & BULK != 0, id & ASYNCHRONOUS != 0) {
-            (true, _) => Writer::Bulk,
-            (_, true) if !clocks.knows(id & !ASYNCHRONOUS, id, clock) => Writer::Copy,
-            _ if id & PRODUCTS != 0 => Writer::Product,
+    /// Returns the kind of participant `id`, of a warp, as of its clock.
+    pub fn of(clocks: &Clocks, id: u32, warp: u32, clock: u32) -> Self {
+        match id {
+            _ if id >= BULK => Writer::Bulk,
+            _ if id == copies_of(warp) && !clocks.knows(warp, id, clock) => Writer::Copy,
+            _ if id == products_of(warp) => Writer::Product,
             _ => Writer::Warp,
         }
     }
@@ -59,7 +61,7 @@ impl Writer {
 pub(super) struct UnfinishedCopies {
     /// Groups of asynchronous copies that each warp has ended, the oldest first: the knowledge that a wait
     /// gains.
-    groups: HashMap<u32, VecDeque<Knowledge>>,
+    groups: FxHashMap<u32, VecDeque<Knowledge>>,
     /// The youngest bulk copy of each barrier object that nothing has waited for: its clock, and the finding
     /// if nothing does.
     bulk: BTreeMap<u64, (u32, Finding)>,

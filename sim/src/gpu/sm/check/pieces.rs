@@ -1,0 +1,281 @@
+//! The accesses of a warp's lanes, line by line: what one instruction does to neighbouring words is one piece.
+
+use crate::gpu::sm::check::{Place, WarpAccess, lanes, words};
+use crate::order::shadow::Threads;
+
+/// Words of a line.
+pub(super) const LINE: u64 = 32;
+
+/// The lanes that access each word of a piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Owners {
+    /// The lane of the line's first word, were it in the piece.
+    first: i8,
+    layout: Layout,
+}
+
+/// How the words of a piece lie among its lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Layout {
+    /// Each word is that of all lanes from the first to this one.
+    All(u8),
+    /// Each lane has so many words, as a power of two, and the next lane those after them.
+    Rows(u8),
+    /// Each word has so many lanes, as a power of two.
+    Parts(u8),
+}
+
+impl Owners {
+    /// One lane, or all from `first` to `last`.
+    pub fn all(first: u32, last: u32) -> Self {
+        Owners { first: first as i8, layout: Layout::All(last as u8) }
+    }
+
+    /// The first and the last lane that access a word of the line.
+    #[inline]
+    pub fn of(self, word: u32) -> (u8, u8) {
+        let word = word as i8;
+        match self.layout {
+            Layout::All(last) => (self.first as u8, last),
+            Layout::Rows(shift) => {
+                let lane = (self.first + (word >> shift)) as u8 & 31;
+                (lane, lane)
+            }
+            Layout::Parts(shift) => {
+                let lane = (i32::from(self.first) + (i32::from(word) << shift)) as u8 & 31;
+                (lane, (lane + (1 << shift) - 1) & 31)
+            }
+        }
+    }
+
+    /// The threads of words of the line, of a warp whose first thread is `base`.
+    pub fn threads(self, base: u32, mask: u32) -> Threads {
+        let from = mask.trailing_zeros();
+        let first = (base + u32::from(self.of(from).0)) as u16;
+        match self.layout {
+            Layout::Rows(shift) => Threads { first, from: from as u8, row: Some(shift) },
+            Layout::All(_) | Layout::Parts(_) => Threads::one(first),
+        }
+    }
+
+    /// Whether each word has one lane.
+    #[inline]
+    pub fn are_single(self) -> bool {
+        match self.layout {
+            Layout::All(last) => self.first as u8 == last,
+            Layout::Rows(_) => true,
+            Layout::Parts(_) => false,
+        }
+    }
+}
+
+/// Words of a line that lanes access in one instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    /// In global memory, else in shared memory.
+    pub global: bool,
+    /// Number of the line.
+    pub line: u64,
+    /// Its words.
+    pub mask: u32,
+    /// The bytes of each of them.
+    pub bytes: u8,
+    pub owners: Owners,
+}
+
+/// Cuts an access to global memory and to a block's shared memory of so many bytes into pieces. Accesses that fault
+/// have none. Returns whether no two lanes access the same word, as far as is known.
+pub(super) fn cut(access: &WarpAccess, shared_bytes: u32, pieces: &mut Vec<Piece>) -> bool {
+    pieces.clear();
+    if let Some((base, first, count)) = row(access) {
+        if is_inside(access, first, shared_bytes) && is_inside(access, first + count - 1, shared_bytes) {
+            cut_row(access, base, first, count, pieces);
+        }
+        return count == 1 || access.places[first as usize] != access.places[first as usize + 1];
+    }
+    // Words that were seen, by their lowest bits.
+    let (mut seen, mut apart) = (0u64, true);
+    for lane in lanes(access.lanes) {
+        let Some(at) = address(access, lane) else { continue };
+        if !is_inside(access, lane, shared_bytes) {
+            continue;
+        }
+        let global = matches!(access.places[lane as usize], Place::Global(_));
+        for (word, bytes) in words(at, access.memory.bytes) {
+            let (line, mask) = (word / LINE, 1 << (word % LINE));
+            let bit = 1 << ((word ^ word >> 6) % 64);
+            apart &= seen & bit == 0;
+            seen |= bit;
+            // The words of a lane, and a word of several lanes.
+            let owners = Owners::all(lane, lane);
+            match pieces.last_mut() {
+                Some(last)
+                    if (last.global, last.line, last.bytes) == (global, line, bytes)
+                        && last.owners == owners =>
+                {
+                    last.mask |= mask;
+                }
+                Some(last)
+                    if (last.global, last.line, last.bytes, last.mask) == (global, line, bytes, mask)
+                        && matches!(last.owners.layout, Layout::All(before) if u32::from(before) + 1 == lane) =>
+                {
+                    last.owners.layout = Layout::All(lane as u8);
+                }
+                _ => pieces.push(Piece { global, line, mask, bytes, owners }),
+            }
+        }
+    }
+    apart
+}
+
+/// The address or offset of a lane's access; none in local memory.
+#[inline]
+fn address(access: &WarpAccess, lane: u32) -> Option<u64> {
+    match access.places[lane as usize] {
+        Place::Global(va) => Some(va),
+        Place::Shared(offset) => Some(offset.into()),
+        Place::Local(_) => None,
+    }
+}
+
+#[inline]
+fn is_inside(access: &WarpAccess, lane: u32, shared_bytes: u32) -> bool {
+    match access.places[lane as usize] {
+        Place::Global(va) => va.checked_add(16).is_some(),
+        Place::Shared(offset) => {
+            u64::from(offset) + u64::from(access.memory.bytes) <= u64::from(shared_bytes)
+        }
+        Place::Local(_) => false,
+    }
+}
+
+/// The address of the first lane, that lane, and their number, if neighbouring lanes access neighbouring
+/// words or parts of words, or all the same word.
+#[inline]
+fn row(access: &WarpAccess) -> Option<(u64, u32, u32)> {
+    let (mask, bytes) = (access.lanes, u64::from(access.memory.bytes));
+    let (first, count) = (mask.trailing_zeros(), mask.count_ones());
+    if mask == 0 || mask >> first != u32::MAX >> (32 - count) || !bytes.is_power_of_two() {
+        return None;
+    }
+    let places = &access.places[first as usize..][..count as usize];
+    let base = address(access, first)?;
+    let stride = if count > 1 && places[1] == places[0] { 0 } else { bytes };
+    let in_row = match places[0] {
+        Place::Global(_) => {
+            (places.iter().zip(0..)).all(|(place, n)| *place == Place::Global(base.wrapping_add(n * stride)))
+        }
+        _ => (places.iter().zip(0..)).all(|(place, n)| *place == Place::Shared((base + n * stride) as u32)),
+    };
+    in_row.then_some((base, first, count))
+}
+
+/// Cuts the access of `count` lanes from `first` on, the first of them at `base`.
+fn cut_row(access: &WarpAccess, base: u64, first: u32, count: u32, pieces: &mut Vec<Piece>) {
+    let bytes = access.memory.bytes;
+    let global = matches!(access.places[first as usize], Place::Global(_));
+    let same = count > 1 && access.places[first as usize] == access.places[first as usize + 1];
+    let one = |pieces: &mut Vec<Piece>, at: u64, len: u32, owners: Owners| {
+        for (word, bytes) in words(at, len) {
+            let (line, mask) = (word / LINE, 1 << (word % LINE));
+            match pieces.last_mut() {
+                Some(last) if (last.line, last.bytes, last.owners) == (line, bytes, owners) => {
+                    last.mask |= mask
+                }
+                _ => pieces.push(Piece { global, line, mask, bytes, owners }),
+            }
+        }
+    };
+    if same || count == 1 {
+        one(pieces, base, bytes, Owners::all(first, first + count - 1));
+        return;
+    }
+    // Lanes in a word that others do not fill.
+    let (head, tail) = match bytes {
+        1 | 2 => {
+            let head = (base.next_multiple_of(4) - base) as u32 / bytes;
+            let head = head.min(count);
+            (head, (count - head) % (4 / bytes))
+        }
+        _ => (0, 0),
+    };
+    let lane_at = |n: u32| base + u64::from(n * bytes);
+    if head > 0 {
+        one(pieces, base, head * bytes, Owners::all(first, first + head - 1));
+    }
+    let rest = head..count - tail;
+    if !rest.is_empty() {
+        cut_words(bytes, global, lane_at(rest.start), (first + rest.start, rest.end - rest.start), pieces);
+    }
+    if tail > 0 {
+        let from = count - tail;
+        one(pieces, lane_at(from), tail * bytes, Owners::all(first + from, first + count - 1));
+    }
+}
+
+/// Cuts whole words that `count` lanes from `first` on access, the first of them at `base`.
+fn cut_words(bytes: u32, global: bool, base: u64, (first, count): (u32, u32), pieces: &mut Vec<Piece>) {
+    let (from, to) = (base / 4, (base + u64::from(count * bytes)) / 4);
+    let mut word = from;
+    while word < to {
+        let (line, begin) = (word / LINE, word % LINE);
+        let end = (to - line * LINE).min(LINE);
+        let mask = (u32::MAX >> (LINE - end)) & (u32::MAX << begin);
+        // The lane of the line's first word, counted back from the row's.
+        let back = (line * LINE) as i64 - from as i64;
+        let (lane, layout) = match bytes {
+            1 | 2 => {
+                let shift = 2 - bytes.trailing_zeros();
+                (i64::from(first) + (back << shift), Layout::Parts(shift as u8))
+            }
+            _ => {
+                let shift = bytes.trailing_zeros() - 2;
+                (i64::from(first) + (back >> shift), Layout::Rows(shift as u8))
+            }
+        };
+        pieces.push(Piece { global, line, mask, bytes: 15, owners: Owners { first: lane as i8, layout } });
+        word = line * LINE + end;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::sm::check::{act, registers::Group, shared};
+    use proptest::prelude::*;
+    use sass::Access;
+
+    fn access(bytes: u32, lanes: u32, at: impl Fn(u64) -> u64) -> WarpAccess {
+        let memory = act::Memory { bytes, ..shared(Access::Load) };
+        let places = std::array::from_fn(|lane| Place::Global(at(lane as u64)));
+        WarpAccess { memory, lanes, places, data: None, loaded: Group::default(), by: 0 }
+    }
+
+    proptest! {
+        /// The pieces are the words of the lanes, whatever the addresses.
+        #[test]
+        fn pieces_have_every_word_of_every_lane(
+            size in 0u32..5, base in 0u64..64, stride in prop::sample::select(vec![0u64, 1, 2, 5]), mask in any::<u32>(),
+            row in any::<bool>(),
+        ) {
+            let bytes = 1 << size;
+            let mask = if row { u32::MAX >> (mask % 32) << (mask / 32 % 32) } else { mask };
+            let access = access(bytes, mask, |lane| 4096 + (base + lane * stride) * u64::from(bytes));
+            let mut pieces = Vec::new();
+            cut(&access, 0, &mut pieces);
+            for lane in lanes(mask) {
+                for (word, bytes) in words(address(&access, lane).unwrap(), bytes) {
+                    let of_lane = |piece: &Piece| {
+                        let (first, last) = piece.owners.of((word % LINE) as u32);
+                        piece.line == word / LINE && piece.mask >> (word % LINE) & 1 != 0
+                            && piece.bytes & bytes == bytes && (u32::from(first)..=u32::from(last)).contains(&lane)
+                    };
+                    prop_assert!(pieces.iter().any(of_lane), "{lane} {word} {pieces:?}");
+                }
+            }
+            let count: u32 = pieces.iter().map(|piece| piece.mask.count_ones()).sum();
+            let most: u32 = lanes(mask).map(|_| bytes.div_ceil(4)).sum();
+            prop_assert!(count <= most);
+        }
+    }
+}
