@@ -27,7 +27,7 @@
 //! work       gpfifo machine_report pushbuffer queue_metadata  # what a channel is sent; a machine for a ticket
 //! machines   characteristics device doctor kernel_log page_table physical_dump  # what a machine reports
 //! code       cubin disassembly fat_binary lint source symbolic  # machine code and where it came from
-//! text       archive catalogue demangle hex known_lines markup report size  # how things are written
+//! text       archive catalogue demangle document hex known_lines markup report size  # how things are written
 //! ```
 
 #![deny(unsafe_code)]
@@ -43,6 +43,7 @@ mod demangle;
 pub mod device;
 pub mod disassembly;
 pub mod doctor;
+pub mod document;
 pub mod fat_binary;
 pub mod fault;
 pub mod gpfifo;

@@ -10,6 +10,7 @@ mod damage;
 mod disassembly;
 mod doctor;
 mod doctor_files;
+mod documents;
 mod driver_messages;
 mod endless_input;
 mod esr;
