@@ -3,6 +3,7 @@
 mod bringup;
 mod bringup_program;
 mod catalogue;
+mod check;
 mod cli;
 mod containers;
 mod corpus;
