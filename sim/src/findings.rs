@@ -196,7 +196,7 @@ pub enum Record {
         pid: u32,
         /// The mistake.
         #[serde(flatten)]
-        finding: Finding,
+        finding: Box<Finding>,
     },
     /// A launch was stopped.
     Fault {
@@ -271,7 +271,7 @@ impl Findings {
 
     /// Leaves it where the machine's findings go.
     fn hand_over(&self, finding: &Finding) -> Option<(CountPlace, u64)> {
-        let record = Record::Finding { pid: std::process::id(), finding: finding.clone() };
+        let record = Record::Finding { pid: std::process::id(), finding: Box::new(finding.clone()) };
         Some((self.handover.as_ref()?.add(&record)?, 1))
     }
 
@@ -354,7 +354,7 @@ mod tests {
         std::fs::remove_file(path).unwrap();
         let read: Vec<Record> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let pid = std::process::id();
-        let whole = Finding { count: 3, ..finding };
+        let whole = Box::new(Finding { count: 3, ..finding });
         assert_eq!(
             read,
             [

@@ -264,8 +264,9 @@ mod tests {
             format!("{},\"count\":{count:>20}}}\n", text.strip_suffix('}').expect("an object"))
         };
         let launch = Record::Launch { pid: 7, sm: 87, checks: Checks::RACE, count: launches };
-        let lines =
-            findings.iter().map(|it| line(&Record::Finding { pid: 7, finding: it.clone() }, it.count));
+        let lines = findings
+            .iter()
+            .map(|it| line(&Record::Finding { pid: 7, finding: Box::new(it.clone()) }, it.count));
         let text: String = lines.chain([line(&launch, launches)]).collect();
         Records::read(text.as_bytes())
     }
