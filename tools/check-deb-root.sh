@@ -133,6 +133,9 @@ owner() {
     grep -q 'Once upon a time' "$said" || broken "llm-demo has another text"
     inside "$root" env LD_PRELOAD=libnvgpu_sim.so nvdiag info --device nvgpu >"$said" 2>&1 ||
         broken "the software GPU below a program's system calls"
+    # `env` contains no software GPU: the library is found, or the command fails.
+    inside "$root" nvdiag check --checks memory -- env nvdiag info >"$said" 2>&1 || broken "nvdiag check"
+    grep -q 'no launch was seen' "$said" || fail "nvdiag check does not say that nothing was launched"
     inside "$root" apt-get purge -y ga10b-toolkit >"$said" 2>&1 || broken "purge"
     out=$(find "$root/usr" "$root/etc" -path '*ga10b-toolkit*' -o -name 'nvdiag*' -o -name 'llm-demo*')
     [ -z "$out" ] || fail "left after purge: $out"

@@ -24,10 +24,10 @@
 //! steps      bringup                           # the first hour with a machine
 //! faults     fault gpu_core provoke saved session  # faults explained, made, kept, found in a log
 //! processes  address_map process_map trace     # what a process maps and calls
-//! work       gpfifo machine_report pushbuffer queue_metadata  # what a channel is sent; a machine for a ticket
+//! work       checked gpfifo machine_report pushbuffer queue_metadata  # work of a channel, and mistakes in it; a machine for a ticket
 //! machines   characteristics device doctor kernel_log page_table physical_dump  # what a machine reports
 //! code       cubin disassembly fat_binary lint source symbolic  # machine code and where it came from
-//! text       archive catalogue demangle hex known_lines markup report size  # how things are written
+//! text       archive catalogue demangle document hex known_lines markup report size  # how things are written
 //! ```
 
 #![deny(unsafe_code)]
@@ -38,11 +38,13 @@ pub mod archive;
 pub mod bringup;
 pub mod catalogue;
 pub mod characteristics;
+pub mod checked;
 pub mod cubin;
 mod demangle;
 pub mod device;
 pub mod disassembly;
 pub mod doctor;
+pub mod document;
 pub mod fat_binary;
 pub mod fault;
 pub mod gpfifo;

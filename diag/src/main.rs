@@ -21,6 +21,7 @@ const GLOBAL: &str = "Options of every command";
 #[command(after_help = "Examples:
   nvdiag doctor                     is this machine set up?
   nvdiag provoke misaligned         a fault on the software ga10b, explained
+  nvdiag check -- ./program         races and other mistakes of its kernels, without a GPU
   sudo nvdiag esr                   the faults in the kernel log
   sudo nvdiag report                one file for a ticket, nothing private in it
   sudo nvdiag watch                 saves each fault from now on, for `nvdiag list`
@@ -28,8 +29,8 @@ const GLOBAL: &str = "Options of every command";
 
 Exit codes: 0 nothing wrong found, or done; 1 a problem found: a fault, a bad check, a step that failed, \
                         what differs; 2 bad usage, or it could not be done (no device, no permission, unreadable input). \
-                        Of bringup and trace also 128 and the number of the signal that ended them; of trace also the code \
-                        of the program that it ran, whatever that is. Each command's help says what its codes mean.")]
+                        Of bringup and trace also 128 and the number of the signal that ended them; of trace and check also the code \
+                        of the program that they ran, whatever that is, and of check 3 for mistakes. Each command's help says what its codes mean.")]
 struct Cli {
     /// Print one JSON document instead of text.
     #[arg(long, global = true, help_heading = GLOBAL)]
@@ -47,6 +48,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Bringup(cmd::bringup::Args),
+    Check(cmd::check::Args),
     Doctor(cmd::doctor::Args),
     Esr(cmd::esr::Args),
     Explain(cmd::explain::Args),
@@ -89,6 +91,7 @@ fn definition() -> clap::Command {
 fn run(cli: &Cli, out: &mut dyn Write) -> anyhow::Result<Finding> {
     match &cli.command {
         Command::Bringup(args) => args.run(cli.json, out),
+        Command::Check(args) => args.run(cli.json, out),
         Command::Doctor(args) => args.run(cli.json, out),
         Command::Esr(args) => args.run(cli.json, out),
         Command::Explain(args) => args.run(cli.json, out),

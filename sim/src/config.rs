@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::io::{Write, stderr};
+use std::path::PathBuf;
 use std::sync::Once;
 
 use crate::clock::Time;
@@ -34,6 +35,9 @@ pub struct SimConfig {
     /// Mistakes of kernels to search for, besides those of [`executor`](Self::executor): none by default.
     /// Findings are printed on stderr as they happen, and kept for [`Sim::findings`](crate::Sim::findings).
     pub check: Checks,
+    /// File in which findings, faults and calls that a real machine does not survive are left, in place of
+    /// stderr: a [`Record`](crate::Record) a line, appended. Several machines may name one; none by default.
+    pub findings: Option<PathBuf>,
     /// Parts of the GPU that do not work, for tests of diagnoses; none by default.
     pub defects: Defects,
     /// Facts of a real machine that are other than the model has them; none by default.
@@ -96,6 +100,7 @@ impl Default for SimConfig {
             arch: Arch::Sm87,
             executor: sm::Config::default(),
             check: Checks::empty(),
+            findings: None,
             defects: Defects::empty(),
             what_if: WhatIfs::default(),
             time: Time::Host,
@@ -119,6 +124,8 @@ impl SimConfig {
     pub const SMS: &str = "NVGPU_SIM_SMS";
     /// Mistakes of kernels to search for: a list of `memory`, `init`, `race`, `sync` and `order`, or `all`.
     pub const CHECK: &str = "NVGPU_SIM_CHECK";
+    /// File in which findings are left, a line each, in place of stderr.
+    pub const FINDINGS: &str = "NVGPU_SIM_FINDINGS";
     /// A number: work that nothing orders runs in the random order that follows from it.
     pub const SEED: &str = "NVGPU_SIM_SEED";
     /// Other users of the GPU: `headless`, `desktop`, or `desktop:N` for one whose frame comes due once in
@@ -140,9 +147,10 @@ impl SimConfig {
     pub const TRACE: &str = "NVGPU_SIM_TRACE";
 
     /// All variables.
-    const VARIABLES: [&str; 12] = [
+    const VARIABLES: [&str; 13] = [
         Self::ARCH,
         Self::CHECK,
+        Self::FINDINGS,
         Self::MEMORY,
         Self::SEED,
         Self::SESSION,
@@ -200,6 +208,7 @@ impl SimConfig {
             config.check = value.parse().ok()?;
             Some(())
         })?;
+        config.findings = value(Self::FINDINGS).filter(|path| !path.is_empty()).map(PathBuf::from);
         read(Self::SEED, "a number", &mut |value| {
             config.executor.schedule = Schedule::Shuffled(value.parse().ok()?);
             Some(())
@@ -267,6 +276,8 @@ mod tests {
         assert_eq!(of(SimConfig::MEMORY, "1048576").unwrap().memory, 1 << 20);
         assert_eq!(of(SimConfig::CHECK, "race,sync").unwrap().check, Checks::RACE | Checks::SYNC);
         assert_eq!(of(SimConfig::SMS, "8").unwrap().sm_count, 8);
+        let findings = |value| of(SimConfig::FINDINGS, value).unwrap().findings;
+        assert_eq!(["/a b", ""].map(findings), [Some(PathBuf::from("/a b")), None]);
         assert_eq!(of(SimConfig::SEED, "7").unwrap().executor.schedule, Schedule::Shuffled(7));
         let traps = |value| of(SimConfig::TRAPS, value).unwrap().traps;
         assert_eq!(["error", "warn", "off"].map(traps), [Traps::Error, Traps::Warn, Traps::Off]);

@@ -3,11 +3,13 @@
 use std::fmt;
 use std::io::{self, Write as _};
 use std::str::FromStr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bitflags::bitflags;
 use nv_hw::Shown;
+use serde::{Deserialize, Serialize};
 
+use crate::handover::{CountPlace, Handover};
 use crate::pieces::Location;
 
 /// Findings that are kept; later ones of other instructions are dropped.
@@ -16,7 +18,8 @@ const MOST: usize = 256;
 bitflags! {
     /// Mistakes of kernels that the model searches for while it executes them. Any of them makes it slower
     /// and uses one worker; without any, execution is as fast as ever.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[serde(into = "String", try_from = "String")]
     pub struct Checks: u8 {
         /// Reads of memory that nothing wrote, and stores of registers that nothing wrote. Fresh memory then
         /// holds a pattern of NaNs instead of zeros.
@@ -40,6 +43,28 @@ bitflags! {
 impl Checks {
     /// Values that [`from_str`](Checks::from_str) reads.
     pub const EXPECTED: &str = "a list of memory, init, race, sync and order, separated by commas, or all";
+}
+
+impl fmt::Display for Checks {
+    /// The list that [`from_str`](Checks::from_str) reads.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<String> = self.iter_names().map(|(name, _)| name.to_lowercase()).collect();
+        f.write_str(&names.join(","))
+    }
+}
+
+impl From<Checks> for String {
+    fn from(checks: Checks) -> Self {
+        checks.to_string()
+    }
+}
+
+impl TryFrom<String> for Checks {
+    type Error = UnknownCheck;
+
+    fn try_from(list: String) -> Result<Self, UnknownCheck> {
+        list.parse()
+    }
 }
 
 /// A list of checks names one that does not exist.
@@ -70,7 +95,7 @@ impl FromStr for Checks {
 }
 
 /// An instruction that a thread executed, or another access to memory.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// Guest address of the instruction; 0 for other accesses.
     pub pc: u64,
@@ -99,7 +124,7 @@ impl fmt::Display for Event {
 }
 
 /// A mistake of a kernel, or of a copy.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     /// The check that found it.
     pub check: Checks,
@@ -120,6 +145,7 @@ pub struct Finding {
     /// The other one, where there are two.
     pub earlier: Option<Event>,
     /// Number of times that the same instruction did it.
+    #[serde(skip_serializing)]
     pub count: u64,
 }
 
@@ -148,41 +174,146 @@ impl fmt::Display for Finding {
     }
 }
 
+/// A line of the file that [`SimConfig::findings`](crate::SimConfig::findings) names: a JSON object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "record", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Record {
+    /// A machine began its first launch; the line's `count` is that of all.
+    Launch {
+        /// The process that contains the machine.
+        pid: u32,
+        /// Compute capability of its SMs, 87 for 8.7.
+        sm: u32,
+        /// Everything that is checked.
+        checks: Checks,
+        /// Launches so far.
+        #[serde(skip_serializing)]
+        count: u64,
+    },
+    /// A mistake.
+    Finding {
+        /// The process that contains the machine.
+        pid: u32,
+        /// The mistake.
+        #[serde(flatten)]
+        finding: Box<Finding>,
+    },
+    /// A launch was stopped.
+    Fault {
+        /// The process that contains the machine.
+        pid: u32,
+        /// Its words of [`Sim::faults`](crate::Sim::faults).
+        text: String,
+    },
+    /// The program made a call that a real machine does not survive.
+    Call {
+        /// The process that contains the machine.
+        pid: u32,
+        /// The call, as the headers name it.
+        call: String,
+        /// The mistake and the correct way.
+        text: String,
+        /// The consequence on a real machine.
+        consequence: String,
+    },
+}
+
+/// A finding, and how often it stands in the file.
+#[derive(Debug)]
+struct Kept {
+    finding: Finding,
+    told: Option<(CountPlace, u64)>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    all: Vec<Kept>,
+    launches: u64,
+    launches_at: Option<CountPlace>,
+}
+
 /// All findings of a machine so far.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
-    all: Mutex<Vec<Finding>>,
+    state: Mutex<State>,
     /// Whether each is printed on stderr.
     printed: bool,
+    handover: Option<Arc<Handover>>,
 }
 
 impl Findings {
     /// No findings yet.
-    pub(crate) fn new(printed: bool) -> Self {
-        Self { all: Mutex::default(), printed }
+    pub(crate) fn new(printed: bool, handover: Option<Arc<Handover>>) -> Self {
+        Self { printed, handover, state: Mutex::default() }
     }
 
     /// Records one, loudly the first time that this instruction does it.
     pub(crate) fn record(&self, finding: Finding) {
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        let same = |old: &&mut Finding| {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = |old: &&mut Kept| {
+            let old = &old.finding;
             (old.event.pc, old.program, &old.text) == (finding.event.pc, finding.program, &finding.text)
         };
-        if let Some(old) = all.iter_mut().find(same) {
-            old.count += 1;
-        } else if all.len() < MOST {
-            tracing::error!("{finding}");
-            if self.printed {
+        if let Some(old) = state.all.iter_mut().find(same) {
+            old.finding.count += 1;
+        } else if state.all.len() < MOST {
+            let told = self.hand_over(&finding);
+            if told.is_none() {
+                tracing::error!("{finding}");
+            }
+            if self.printed && told.is_none() {
                 // A failed write to stderr is no reason to stop.
                 let _ = writeln!(io::stderr(), "ga10b: {finding}");
             }
-            all.push(finding);
+            state.all.push(Kept { finding, told });
+        }
+    }
+
+    /// Leaves it where the machine's findings go.
+    fn hand_over(&self, finding: &Finding) -> Option<(CountPlace, u64)> {
+        let record = Record::Finding { pid: std::process::id(), finding: Box::new(finding.clone()) };
+        Some((self.handover.as_ref()?.add(&record)?, 1))
+    }
+
+    /// A launch begins.
+    pub(crate) fn begin_launch(&self, sm: u32, checks: Checks) {
+        let Some(file) = &self.handover else { return };
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.launches += 1;
+        match state.launches_at {
+            Some(place) => file.set_count(place, state.launches),
+            None => {
+                let pid = std::process::id();
+                state.launches_at = file.add(&Record::Launch { pid, sm, checks, count: 1 });
+            }
+        }
+    }
+
+    /// A launch has ended: the counts of the file are those of the findings.
+    pub(crate) fn end_launch(&self) {
+        let Some(file) = &self.handover else { return };
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        for Kept { finding, told } in &mut state.all {
+            if let Some((place, told)) = told
+                && *told != finding.count
+            {
+                *told = finding.count;
+                file.set_count(*place, finding.count);
+            }
         }
     }
 
     /// All so far.
     pub(crate) fn all(&self) -> Vec<Finding> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.all.iter().map(|kept| kept.finding.clone()).collect()
+    }
+}
+
+impl Drop for Findings {
+    fn drop(&mut self) {
+        self.end_launch();
     }
 }
 
@@ -191,11 +322,56 @@ mod tests {
     use super::*;
 
     #[test]
+    fn findings_are_handed_over_with_their_counts() {
+        let path = std::env::temp_dir().join(format!("ga10b-findings-{}", std::process::id()));
+        let findings = Findings::new(true, Some(Arc::new(Handover::new(path.clone()))));
+        let event = Event {
+            pc: 0x1010,
+            sass: "STS [R0], R1".to_owned(),
+            block: [1, 2, 3],
+            thread: [4, 5, 6],
+            source: Some("k.cu:7".to_owned()),
+        };
+        let finding = Finding {
+            check: Checks::RACE,
+            text: "a race".to_owned(),
+            detail: String::new(),
+            program: 0x1000,
+            kernel: None,
+            event: event.clone(),
+            address: Some(u64::MAX),
+            location: Some(Location::new(crate::PieceKind::Buffer, "x", 0x40, 4, 0x44)),
+            earlier: Some(event),
+            count: 1,
+        };
+        findings.begin_launch(87, Checks::RACE);
+        findings.begin_launch(87, Checks::RACE);
+        findings.record(finding.clone());
+        findings.record(finding.clone());
+        findings.end_launch();
+        findings.record(finding.clone());
+        drop(findings);
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(path).unwrap();
+        let read: Vec<Record> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let pid = std::process::id();
+        let whole = Box::new(Finding { count: 3, ..finding });
+        assert_eq!(
+            read,
+            [
+                Record::Launch { pid, sm: 87, checks: Checks::RACE, count: 2 },
+                Record::Finding { pid, finding: whole },
+            ]
+        );
+    }
+
+    #[test]
     fn a_list_of_checks_is_read_by_name() {
         assert_eq!("init,race".parse(), Ok(Checks::INIT | Checks::RACE));
         assert_eq!(" sync ".parse(), Ok(Checks::SYNC));
         assert_eq!("order".parse(), Ok(Checks::ORDER));
         assert_eq!("all".parse(), Ok(Checks::all()));
+        assert_eq!(Checks::all().to_string().parse(), Ok(Checks::all()));
         assert_eq!("".parse(), Ok(Checks::empty()));
         assert_eq!("init,leaks".parse::<Checks>(), Err(UnknownCheck("leaks".to_owned())));
     }

@@ -12,7 +12,7 @@
 //! gpu      gpu                               # the GPU, from the doorbell on
 //! checks   findings order violations         # mistakes of programs and kernels
 //! caller   caller own_thread                 # the process and the thread that make a request
-//! values   clock defects dram ids pieces poison what_if  # time, memory, numbers, unproven facts
+//! values   clock defects dram handover ids pieces poison what_if  # time, memory, numbers, unproven facts
 //! ```
 
 mod annotations;
@@ -24,6 +24,7 @@ mod dram;
 mod driver;
 mod findings;
 mod gpu;
+mod handover;
 mod ids;
 mod open_files;
 mod order;
@@ -40,7 +41,7 @@ pub use clock::{Time, VirtualClock};
 pub use config::{SimConfig, UnknownSetting};
 pub use defects::Defects;
 pub use driver::nodes::paths::Place;
-pub use findings::{Checks, Event, Finding, UnknownCheck};
+pub use findings::{Checks, Event, Finding, Record, UnknownCheck};
 pub use gpu::counters::Counters;
 pub use gpu::session::{Session, UnknownSession};
 pub use gpu::sm;

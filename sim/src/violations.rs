@@ -4,7 +4,10 @@ use nix::errno::Errno;
 use std::fmt;
 use std::io::{self, Write as _};
 use std::str::FromStr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::findings::Record;
+use crate::handover::Handover;
 
 /// Treatment of a trap that a program steps into.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,6 +87,7 @@ impl fmt::Display for Consequence {
 #[derive(Debug, Default)]
 pub(crate) struct Violations {
     traps: Traps,
+    handover: Option<Arc<Handover>>,
     calls: Mutex<Vec<Violation>>,
     faults: Mutex<Vec<String>>,
     absent: Mutex<Vec<&'static str>>,
@@ -91,8 +95,14 @@ pub(crate) struct Violations {
 
 impl Violations {
     /// None so far; `traps` is their treatment.
-    pub(crate) fn new(traps: Traps) -> Self {
-        Self { traps, ..Self::default() }
+    pub(crate) fn new(traps: Traps, handover: Option<Arc<Handover>>) -> Self {
+        Self { traps, handover, ..Self::default() }
+    }
+
+    /// Leaves a line where the machine's findings go; whether it could.
+    fn is_handed_over(&self, record: impl FnOnce(u32) -> Record) -> bool {
+        let file = self.handover.as_ref();
+        file.is_some_and(|file| file.add(&record(std::process::id())).is_some())
     }
 
     /// Records one, loudly: on stderr where the same was not said before.
@@ -102,7 +112,13 @@ impl Violations {
         }
         let violation = Violation { consequence, call, text: text.into() };
         let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
-        if !calls.contains(&violation) {
+        let told = |pid| Record::Call {
+            pid,
+            call: call.to_owned(),
+            text: violation.text.clone(),
+            consequence: consequence.to_string(),
+        };
+        if !calls.contains(&violation) && !self.is_handed_over(told) {
             let level = if self.traps == Traps::Error { "error" } else { "warning" };
             let _ = writeln!(io::stderr(), "ga10b: {level}: {violation}");
         }
@@ -140,6 +156,7 @@ impl Violations {
 
     /// An SM stopped a launch. Returns the number of the fault.
     pub(crate) fn record_fault(&self, text: String) -> usize {
+        self.is_handed_over(|pid| Record::Fault { pid, text: text.clone() });
         let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
         faults.push(text);
         faults.len() - 1

@@ -7,7 +7,9 @@ use std::io::{self, Read};
 
 use flate2::read::MultiGzDecoder;
 
-use crate::bringup::report::{Bringup, plain};
+use crate::bringup::report::Bringup;
+use crate::document::{self, Bounds};
+use crate::report::plain;
 
 /// Name of the entry with the results.
 pub const RESULTS: &str = "bringup.json";
@@ -28,6 +30,8 @@ const PACKED: u64 = 16 << 20;
 const UNPACKED: u64 = 64 << 20;
 /// Most entries.
 const COUNT: usize = 32;
+/// Most of the results: a run's have some tens of thousands of bytes.
+const RESULT_BOUNDS: Bounds = Bounds { bytes: 4 << 20, values: 1 << 18 };
 
 /// Why a file is none of ours.
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +40,10 @@ pub enum Unreadable {
     #[error("it is no tar.gz file")]
     Archive(#[source] io::Error),
     /// It is larger than any of ours.
-    #[error("it is larger than {UNPACKED} bytes unpacked, {PACKED} bytes packed or {COUNT} entries")]
+    #[error(
+        "it is larger than {UNPACKED} bytes unpacked, {PACKED} bytes packed or {COUNT} entries, or its {RESULTS} than {} bytes",
+        RESULT_BOUNDS.bytes
+    )]
     TooLarge,
     /// An entry is missing.
     #[error("it has no entry {RESULTS}")]
@@ -84,22 +91,23 @@ pub fn read(input: impl Read) -> Result<Contents, Unreadable> {
             if results.is_some() {
                 return Err(Unreadable::Twice);
             }
+            if entry.size() > RESULT_BOUNDS.bytes as u64 {
+                return Err(Unreadable::TooLarge);
+            }
             let mut text = Vec::new();
-            // Bounded by what may be unpacked in all.
             entry.read_to_end(&mut text).map_err(failed)?;
             // It may quote the file.
             let wrong = |problem: String| Unreadable::Form(serde::de::Error::custom(plain(&problem)));
-            let form = |error: serde_json::Error| wrong(error.to_string());
-            let document: serde_json::Value = serde_json::from_slice(&text).map_err(form)?;
-            match document["schema"].as_str() {
-                Some(known) if Bringup::READ.contains(&known) => {}
+            let form = |error: document::Unreadable| wrong(error.to_string());
+            match document::schema(&text, RESULT_BOUNDS).map_err(form)? {
+                Some(known) if Bringup::READ.contains(&known.as_str()) => {}
                 Some(other) => {
                     let read = Bringup::READ.join(" or ");
                     return Err(wrong(format!("its schema is {other}, and {read} is read")));
                 }
                 None => return Err(wrong("it has no member schema".to_owned())),
             }
-            let read: Bringup = serde_json::from_value(document).map_err(form)?;
+            let read: Bringup = document::read(&text, RESULT_BOUNDS).map_err(form)?;
             read.check().map_err(wrong)?;
             results = Some(read);
         }

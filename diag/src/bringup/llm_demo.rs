@@ -11,6 +11,7 @@ use serde::Deserialize;
 
 use crate::bringup::outcome::Figure;
 use crate::bringup::process::{self, Ended};
+use crate::document::{self, Bounds};
 
 /// Why a step was not run that needs it.
 pub const NOT_INSTALLED: &str = "not run: llm-demo is not installed beside nvdiag";
@@ -179,6 +180,9 @@ fn beginning(text: &str) -> String {
     }
 }
 
+/// Most of the measurements.
+const BENCH_BOUNDS: Bounds = Bounds { bytes: 8 << 20, values: 1 << 18 };
+
 /// A test of the measurements.
 #[derive(Deserialize)]
 struct Row {
@@ -190,8 +194,8 @@ struct Row {
 
 /// The figures of measurements; an error names their defect.
 fn figures(text: &str) -> Result<Vec<Figure>, String> {
-    let document: Vec<serde_json::Value> =
-        serde_json::from_str(text).map_err(|error| format!("{error}: {}", beginning(text)))?;
+    let document: Vec<serde_json::Value> = document::read(text.as_bytes(), BENCH_BOUNDS)
+        .map_err(|error| format!("{error}: {}", beginning(text)))?;
     if document.is_empty() {
         return Err("no test".to_owned());
     }

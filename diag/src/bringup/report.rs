@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::bringup::outcome::{Fact, Figure, Status, StepResult};
 use crate::bringup::plan;
 use crate::bringup::settings::{Bases, CELLS, Cell, Table, differences, values};
-use crate::report::Report;
 use crate::report::style::{ASIDE, HEADING, NAME, PROBLEM};
+use crate::report::{Report, plain};
 
 /// Point at which a bring-up was interrupted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,13 +46,6 @@ pub struct Bringup {
     /// Why figures are missing, if some are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unmeasured: Option<String>,
-}
-
-/// A text without escape sequences for a terminal: a report may come from anyone.
-pub(super) fn plain(text: &str) -> String {
-    // Unicode's overrides of the writing direction make a text read as another one.
-    let obeyed = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    text.chars().map(|c| if obeyed(c) { '\u{fffd}' } else { c }).collect()
 }
 
 /// Most seconds that a step can have taken.

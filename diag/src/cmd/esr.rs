@@ -16,7 +16,7 @@ use nvdiag::session::Session;
 
 use crate::cmd::finding::{Finding, is_broken_pipe, show};
 use crate::cmd::follow::{Log, Next, follow};
-use crate::cmd::input::{MAX_STREAM, architecture, read_input, read_source};
+use crate::cmd::input::{MAX_STREAM, architecture, read_input, read_map, read_source};
 use crate::cmd::pictures::Pictures;
 use crate::cmd::process::{Descriptor, Process};
 use crate::cmd::register::{Register, address, register};
@@ -272,7 +272,7 @@ fn fetch_map(process: &Process, descriptors: &[Descriptor], map: &mut ProcessMap
 }
 
 fn add_map(map: &mut ProcessMap, path: &Path) -> anyhow::Result<()> {
-    let bytes = read_input(path)?;
+    let bytes = read_map(path)?;
     map.add_json(&bytes).with_context(|| format!("cannot use {} as a map", path.display()))
 }
 

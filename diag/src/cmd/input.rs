@@ -7,6 +7,7 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 use anyhow::Context;
+use nvdiag::process_map;
 
 /// Most bytes of a regular file that are read as a whole: libraries with kernels are this large.
 const MAX_FILE: u64 = 1 << 30;
@@ -15,6 +16,16 @@ pub const MAX_STREAM: u64 = 64 << 20;
 
 /// Reads a whole file, or stdin for `-`.
 pub fn read_input(path: &Path) -> anyhow::Result<Vec<u8>> {
+    read_up_to(path, MAX_FILE, "1 GiB")
+}
+
+/// Reads a map of an address space, or stdin for `-`.
+pub fn read_map(path: &Path) -> anyhow::Result<Vec<u8>> {
+    read_up_to(path, process_map::BOUNDS.bytes as u64, "64 MiB")
+}
+
+/// Reads a regular file of at most `most` bytes, called `words`, or what is none of at most [`MAX_STREAM`].
+fn read_up_to(path: &Path, most: u64, words: &'static str) -> anyhow::Result<Vec<u8>> {
     let failed = || format!("cannot read {}", path.display());
     let file = match path.as_os_str() == "-" {
         true => File::from(io::stdin().as_fd().try_clone_to_owned().with_context(failed)?),
@@ -22,7 +33,7 @@ pub fn read_input(path: &Path) -> anyhow::Result<Vec<u8>> {
     };
     let metadata = file.metadata().with_context(failed)?;
     let (most, words) = match metadata.is_file() {
-        true => (MAX_FILE, "1 GiB"),
+        true => (most, words),
         false => (MAX_STREAM, "64 MiB, and no regular file: it may have no end"),
     };
     let mut bytes = Vec::new();

@@ -1,16 +1,19 @@
 //! The subcommands, one module each: arguments in, report out.
 
 pub mod bringup;
+pub mod check;
 pub mod completions;
 pub mod core;
 pub mod disasm;
 pub mod doctor;
 pub mod esr;
+mod executable;
 pub mod explain;
 pub mod finding;
 mod follow;
 pub mod info;
 mod input;
+mod interrupts;
 mod keeper;
 mod kernel_log;
 pub mod list;
@@ -19,6 +22,7 @@ mod machine_files;
 pub mod man;
 mod output_file;
 mod pictures;
+mod preload;
 mod process;
 pub mod provoke;
 pub mod pushbuf;

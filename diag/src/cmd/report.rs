@@ -7,8 +7,9 @@ use std::time::SystemTime;
 use anyhow::{Context, anyhow, bail, ensure};
 use nvdiag::Report;
 use nvdiag::doctor::{Machine, examine};
+use nvdiag::document;
 use nvdiag::machine_report::{Entry, Manifest, Redactor, Versions, collect, listing};
-use nvdiag::process_map::ProcessMap;
+use nvdiag::process_map::{self, ProcessMap};
 use nvdiag::session::Session;
 
 use crate::cmd::finding::{Finding, show};
@@ -106,7 +107,7 @@ impl Archive {
         if let Some(pid) = pid {
             let (bytes, _) = snapshot::map_of(pid, None).map_err(|why| anyhow!("{why}"))?;
             map.add_json(&bytes).context("cannot use the address map of the process")?;
-            let document = archive.redactor.json(serde_json::from_slice(&bytes)?);
+            let document = archive.redactor.json(document::read(&bytes, process_map::BOUNDS)?);
             archive.add("map.json", format!("{document:#}\n"), "address map of the process");
         }
         archive.add_log(files, map)?;

@@ -9,6 +9,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
+use nvdiag::document::{self, Bounds};
 use nvdiag::saved::{Entry, Saved, SavedFile};
 
 /// File of the fault's entry, as JSON.
@@ -23,6 +24,8 @@ const LOCK: &str = ".lock";
 const TEMPORARY: &str = ".part-";
 /// Most bytes read of a file that is shown.
 const LONGEST: u64 = 16 << 20;
+/// Most of a document that is shown.
+const BOUNDS: Bounds = Bounds { bytes: LONGEST as usize, values: 1 << 20 };
 /// The folder of a service that runs as root.
 const SYSTEM: &str = "/var/lib/nvdiag";
 
@@ -119,9 +122,8 @@ fn read_file(path: &Path) -> anyhow::Result<Vec<u8>> {
 /// Reads the entry of a saved fault.
 pub fn entry(folder: &Path, number: u64) -> anyhow::Result<Entry> {
     let path = folder.join(name_of(number)).join(ENTRY);
-    let entry = serde_json::from_slice(&read_file(&path)?);
-    let entry: Entry =
-        entry.with_context(|| format!("{} is not what nvdiag watch writes", path.display()))?;
+    let entry: Result<Entry, _> = document::read(&read_file(&path)?, BOUNDS);
+    let entry = entry.with_context(|| format!("{} is not what nvdiag watch writes", path.display()))?;
     Ok(Entry { number, ..entry })
 }
 
@@ -150,8 +152,8 @@ pub fn open(folder: &Path, number: u64) -> anyhow::Result<Saved> {
     Ok(Saved {
         entry: entry(folder, number)?,
         files: files(&own).with_context(|| format!("cannot read {}", own.display()))?,
-        report: serde_json::from_slice(&read_file(&report)?)
-            .with_context(|| format!("{} is no JSON document", report.display()))?,
+        report: document::read(&read_file(&report)?, BOUNDS)
+            .with_context(|| format!("{} is no JSON document that nvdiag watch writes", report.display()))?,
         text: String::from_utf8_lossy(&read_file(&own.join(REPORT_TEXT))?).into_owned(),
         folder: own.display().to_string(),
     })

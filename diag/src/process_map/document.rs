@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::document::{self, Bounds};
 use crate::process_map::code::Module;
 use crate::process_map::host::HostRange;
 use crate::process_map::map::{Error, Process, ProcessMap, Space};
@@ -9,6 +10,9 @@ use crate::process_map::map::{Error, Process, ProcessMap, Space};
 /// Schemas whose documents hold maps.
 const KNOWN: [&str; 5] =
     ["nvdiag.map/1", "nvdiag.map/2", "nvdiag.vamap/1", "nvdiag.vamap/2", "nvdiag.info/1"];
+
+/// Most of a map: some hundred thousand mappings.
+pub const BOUNDS: Bounds = Bounds { bytes: 64 << 20, values: 1 << 22 };
 
 /// A map as a JSON document.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,7 +50,7 @@ impl ProcessMap {
     /// # Errors
     /// [`Error::Json`], [`Error::Schema`], [`Error::Nothing`], [`Error::Processes`].
     pub fn add_json(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let file: Document = serde_json::from_slice(bytes)?;
+        let file: Document = document::read(bytes, BOUNDS)?;
         if file == Document::default() {
             return Err(Error::Nothing);
         }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::cubin::Cubin;
+use crate::document::Unreadable;
 use crate::hex::Hex;
 use crate::process_map::code::{Code, Function, Module};
 use crate::process_map::host::HostRange;
@@ -18,9 +19,9 @@ pub const WINDOW_BYTES: u64 = 16 << 20;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Not JSON, or not of the documented fields.
+    /// Not JSON, or not of the documented fields, or too large.
     #[error("not a map of an address space (nvdiag.map/1, or what `nvdiag vamap --json` prints)")]
-    Json(#[from] serde_json::Error),
+    Json(#[from] Unreadable),
     /// The schema of another document.
     #[error("a document of schema {schema:?} holds no map")]
     Schema {

@@ -14,7 +14,7 @@ pub(crate) mod program;
 pub(crate) mod whereabouts;
 
 pub use code::{Code, Function, Line, Module, access_of};
-pub use document::Document;
+pub use document::{BOUNDS, Document};
 pub use host::HostRange;
 pub use loose::{Guess, Question};
 pub use map::{Error, Found, Mapping, Process, ProcessMap, Range, Space, WINDOW_BYTES, Window};

@@ -4,6 +4,7 @@ use std::io::{self, BufRead, Write};
 
 use serde::{Deserialize, Serialize};
 
+use crate::document::{self, Bounds, Unreadable};
 use crate::hex::Hex;
 use crate::trace::bytes::Bytes;
 use crate::trace::submission::recorded::Submission;
@@ -13,6 +14,8 @@ pub const SCHEMA: &str = "nvdiag.trace/1";
 /// Longest line of a log that is read: the longest argument is 16 KiB, memory it points to 64 KiB, twice, in
 /// hex.
 const MAX_LINE: u64 = 16 << 20;
+/// Most of a line, of which each byte string is one value.
+const LINE_BOUNDS: Bounds = Bounds { bytes: MAX_LINE as usize, values: 1 << 20 };
 
 /// The first line of a log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -166,7 +169,7 @@ pub enum Error {
         expected: &'static str,
         /// Why it is none.
         #[source]
-        source: serde_json::Error,
+        source: Unreadable,
     },
     /// A log of another version.
     #[error("the log is of schema {schema:?}; this version reads {SCHEMA}")]
@@ -240,7 +243,7 @@ impl<R: BufRead> LogReader<R> {
     /// One of [`Error`].
     pub fn new(mut input: R) -> Result<Self, Error> {
         let text = line(&mut input, 1)?;
-        let header: Header = serde_json::from_str(&text).map_err(|source| Error::Line {
+        let header: Header = document::read(text.as_bytes(), LINE_BOUNDS).map_err(|source| Error::Line {
             line: 1,
             expected: "header",
             source,
@@ -267,7 +270,7 @@ impl<R: BufRead> Iterator for LogReader<R> {
             if text.trim().is_empty() {
                 continue;
             }
-            let event = serde_json::from_str(&text);
+            let event = document::read(text.as_bytes(), LINE_BOUNDS);
             return Some(event.map_err(|source| Error::Line { line: number, expected: EVENT, source }));
         }
     }

@@ -90,6 +90,7 @@ fn json_is_printed_or_refused() {
 fn help_has_examples_and_exit_codes_and_ends_with_what_every_command_takes() {
     let commands = [
         "bringup",
+        "check",
         "doctor",
         "esr",
         "info",

@@ -3,6 +3,7 @@
 mod bringup;
 mod bringup_program;
 mod catalogue;
+mod check;
 mod cli;
 mod containers;
 mod corpus;
@@ -10,6 +11,7 @@ mod damage;
 mod disassembly;
 mod doctor;
 mod doctor_files;
+mod documents;
 mod driver_messages;
 mod endless_input;
 mod esr;

@@ -17,7 +17,8 @@
 //!
 //! Environment: `NVGPU_SIM_ARCH` (`sm_80`, `sm_86`, `sm_87`, `sm_89` or `sm_90`), `NVGPU_SIM_MEMORY` (bytes),
 //! `NVGPU_SIM_SMS`, `NVGPU_SIM_CHECK` (`memory`, `init`, `race`, `sync` or `all`: mistakes of kernels to search
-//! for; the functions of `include/nvgpu_sim.h` say what lies where), `NVGPU_SIM_VERBOSE` (kernel-log lines on
+//! for; the functions of `include/nvgpu_sim.h` say what lies where), `NVGPU_SIM_FINDINGS` (a file
+//! for the findings, as `nvdiag check` sets it), `NVGPU_SIM_VERBOSE` (kernel-log lines on
 //! stderr), `NVGPU_SIM_VISIBLE` (`nvdiag esr --pid` and `nvdiag vamap --pid` of the same user may inspect the
 //! device), which [`SimConfig::from_env`](ga10b_sim::SimConfig::from_env) reads;
 //! `NVGPU_SIM_TRACE` (each call is reported to `nvdiag trace`, which would not see it otherwise).

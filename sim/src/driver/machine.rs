@@ -28,6 +28,7 @@ use crate::gpu::sm::executor::Executor;
 use crate::gpu::submissions::Submissions;
 use crate::gpu::syncpoint::Syncpoints;
 use crate::gpu::units::Units;
+use crate::handover::Handover;
 use crate::ids::{IdPool, Order};
 use crate::order::ledger::Ledger;
 use crate::own_thread::is_gpu_thread;
@@ -162,9 +163,11 @@ impl Machine {
             false => Dram::new(config.memory)?,
         };
         let clock = Clock::new(&config.time);
-        let violations = Arc::new(Violations::new(config.traps));
+        let handover = config.findings.clone().map(|path| Arc::new(Handover::new(path)));
+        let violations = Arc::new(Violations::new(config.traps, handover.clone()));
         let syncpoints = Arc::new(Syncpoints::new(&dram));
-        let findings = Arc::new(Findings::new(!config.check.is_empty()));
+        let is_printed = !config.check.is_empty() && handover.is_none();
+        let findings = Arc::new(Findings::new(is_printed, handover));
         let settings = sm::Config { checks: config.checks(), ..config.executor };
         let ledger = settings.checks.contains(Checks::ORDER).then(|| {
             let sink = dram.sparse_sink().addr().get() as u64;

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use nv_hw::Shown;
+use serde::{Deserialize, Serialize};
 
 use crate::pieces::note::{KernelAccess, KernelNote, Note, PieceKind, PieceNote, SharedNote, StackNote};
 use crate::pieces::seen::SeenWrites;
@@ -23,7 +24,8 @@ const MOST_FREED: usize = 16 << 10;
 const NEAR: u64 = 1 << 20;
 
 /// Relation of an address to a piece.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Relation {
     /// So many bytes from its start.
     Inside(u64),
@@ -34,7 +36,7 @@ pub enum Relation {
 }
 
 /// Location of an address: the piece that holds it, or the nearest one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Location {
     /// Kind of the piece.
     pub kind: PieceKind,

@@ -5,8 +5,11 @@
 //! [`Annotations`](crate::Annotations) and compares accesses of kernels with them, as a memory debugger does
 //! with the requests of an allocator.
 
+use serde::{Deserialize, Serialize};
+
 /// Purpose of a piece of memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[repr(u32)]
 pub enum PieceKind {
     /// Data of the program's.

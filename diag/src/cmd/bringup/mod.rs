@@ -2,7 +2,6 @@
 
 mod bisect;
 mod collect;
-mod interrupt;
 mod text;
 mod twice;
 
@@ -28,9 +27,9 @@ use nvdiag::doctor::{self, examine};
 
 use crate::cmd::finding::{Finding, show};
 use crate::cmd::input::open_regular;
+use crate::cmd::interrupts::Interrupts;
 use crate::cmd::machine_files::Files;
 use crate::cmd::output_file::OutputFile;
-use interrupt::Interrupts;
 use text::Text;
 
 /// Bring up a machine: 21 numbered steps from the driver's nodes to a language model, each with its remedy.

@@ -14,6 +14,8 @@ use nvdiag::trace::decode::decode;
 use nvdiag::trace::submission::Submission;
 use nvdiag::trace::{Call, Event};
 
+use crate::cmd::preload;
+
 /// The library that reads rings inside the program.
 const LIBRARY: &str = "libnvdiag_capture.so";
 /// QMDs that are saved at most.
@@ -46,13 +48,8 @@ impl Args {
         let mut variables = vec![("NVGPU_SIM_SUBMISSIONS", OsString::from("1"))];
         variables.extend(self.submission_limit.map(|limit| (Limits::ENTRIES, limit.to_string().into())));
         // Without it the software ga10b still reports; whether others were missed is known at the end.
-        if let Some(library) = library()? {
-            let mut list = library.into_os_string();
-            if let Some(before) = std::env::var_os("LD_PRELOAD").filter(|list| !list.is_empty()) {
-                list.push(":");
-                list.push(before);
-            }
-            variables.push(("LD_PRELOAD", list));
+        if let Some(library) = preload::find(LIBRARY)? {
+            variables.push((preload::VARIABLE, preload::before_others(library)));
         }
         let c = |text: &[u8]| CString::new(text).context("a path holds a zero byte");
         variables.iter().map(|(name, value)| Ok((c(name.as_bytes())?, c(value.as_bytes())?))).collect()
@@ -60,18 +57,9 @@ impl Args {
 
     /// Returns the records of channels, if their rings are read.
     pub fn rings(&self) -> Option<Rings> {
-        let is_installed = library().is_ok_and(|library| library.is_some());
+        let is_installed = preload::find(LIBRARY).is_ok_and(|library| library.is_some());
         self.submissions.then(|| Rings { is_installed, processes: BTreeMap::new() })
     }
-}
-
-/// The library beside this program, if it is there.
-fn library() -> anyhow::Result<Option<PathBuf>> {
-    let program = std::env::current_exe().context("cannot find the path of nvdiag")?;
-    let folder = program.parent().unwrap_or(Path::new("/"));
-    // `deps` is where Cargo puts it for tests.
-    let places = ["", "deps", "../lib", "../lib/nvdiag"].map(|place| folder.join(place).join(LIBRARY));
-    Ok(places.into_iter().find(|path| path.is_file()))
 }
 
 /// Processes that made channels, and whether their rings were read.

@@ -13,13 +13,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::ArgGroup;
-use nix::unistd::{AccessFlags, access};
 use nvdiag::trace::{self, Header, LogReader, View};
 
 use self::sink::{Files, Sink, Style};
 use self::tracer::{End, Events, Tracer};
 use crate::cmd::finding::Finding;
-use crate::cmd::process;
+use crate::cmd::{executable, process};
 
 /// Show a program's calls to the GPU's drivers: every ioctl with its arguments, open, close, mmap, dup.
 ///
@@ -241,17 +240,10 @@ fn explain_silence(failed: u64, hidden: bool) {
     );
 }
 
-/// The command as the kernel takes it, with the program found.
+/// The command as the kernel takes it, of a program that is there.
 fn program(command: &[OsString]) -> anyhow::Result<Vec<CString>> {
     let Some(name) = command.first() else { bail!("no program to trace") };
-    let folders = match name.as_bytes().contains(&b'/') {
-        true => vec![PathBuf::new()],
-        false => std::env::var_os("PATH").map_or(Vec::new(), |path| std::env::split_paths(&path).collect()),
-    };
-    let mut found = folders.iter().map(|folder| folder.join(name)).filter(|path| path.is_file()).peekable();
-    anyhow::ensure!(found.peek().is_some(), "there is no program {}", name.display());
-    let runs = |path: PathBuf| access(&path, AccessFlags::X_OK).is_ok();
-    anyhow::ensure!(found.any(runs), "{} is not executable", name.display());
+    executable::find(name)?;
     let argument = |word: &OsString| CString::new(word.as_bytes()).context("an argument holds a zero byte");
     command.iter().map(argument).collect()
 }

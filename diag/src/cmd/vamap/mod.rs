@@ -20,7 +20,7 @@ use nvdiag::process_map::{self, ProcessMap};
 
 use crate::cmd::finding::Finding;
 use crate::cmd::finding::show;
-use crate::cmd::input::{number, read_input};
+use crate::cmd::input::{number, read_map};
 use crate::cmd::pictures::put;
 use crate::cmd::process::{self, Descriptor, Process, look_at, nothing_to_ask};
 
@@ -137,7 +137,7 @@ impl Args {
 /// A map that was saved as a document.
 fn saved(path: &Path) -> anyhow::Result<AddressMaps> {
     let mut documents = ProcessMap::default();
-    let bytes = read_input(path)?;
+    let bytes = read_map(path)?;
     documents.add_json(&bytes).with_context(|| format!("cannot use {} as a map", path.display()))?;
     Ok(AddressMaps::of_documents(&path.display().to_string(), &documents))
 }

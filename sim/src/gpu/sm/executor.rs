@@ -163,6 +163,7 @@ impl Executor {
         work: Option<Watched>,
     ) -> Result<Running, Fault> {
         self.check(&launch)?;
+        self.findings.begin_launch(launch.arch.sm(), self.config.checks);
         if let (false, Some(pieces)) = (self.config.checks.is_empty(), memory.pieces()) {
             pieces.begin_launch();
         }
@@ -233,6 +234,7 @@ impl Executor {
             return Ok(None);
         }
         let code = progress.code();
+        self.findings.end_launch();
         let grown = !Arc::ptr_eq(&running.before, &code);
         if (fault.is_none() || grown) && running.invalidations == self.invalidations.load(Relaxed) {
             self.programs().insert(running.key, code);
