@@ -3,6 +3,7 @@
 //!
 //! ```sh
 //! cargo bench -p ga10b-tests --bench checks
+//! cargo bench -p ga10b-tests --bench checks -- memory init     # these alone
 //! ```
 
 use std::sync::Arc;
@@ -96,7 +97,9 @@ fn filled(device: &Device, words: u64) -> hcq::Buffer {
 }
 
 fn main() {
-    let checks = [
+    // Cargo adds an option of its own.
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let mut checks = vec![
         ("memory", Checks::MEMORY),
         ("init", Checks::INIT),
         ("race", Checks::RACE),
@@ -104,14 +107,15 @@ fn main() {
         ("order", Checks::ORDER),
         ("all", Checks::all()),
     ];
+    checks.retain(|(name, _)| wanted.is_empty() || wanted.iter().any(|wanted| wanted == name));
     print!("{:<34} {:>9}", "user time, best of 3 runs", "unchecked");
     checks.iter().for_each(|(name, _)| print!(" {name:>7}"));
     println!();
     for workload in &WORKLOADS {
         let without = time(workload, Checks::empty());
         print!("{:<34} {:>6.1} ms", workload.name, without.as_secs_f64() * 1e3);
-        for (_, check) in checks {
-            print!(" {:>7.2}", time(workload, check).as_secs_f64() / without.as_secs_f64());
+        for (_, check) in &checks {
+            print!(" {:>7.2}", time(workload, *check).as_secs_f64() / without.as_secs_f64());
         }
         println!();
     }

@@ -64,7 +64,13 @@ impl SeenWrites {
     }
 }
 
-/// The pattern's bytes at the places of `bytes`.
+/// The word of a page's map that holds the bits of the word at `va`, and their place in it.
+fn place(va: u64) -> (usize, u64) {
+    let at = (va % PAGE) / 4 * 4;
+    ((at / 64) as usize, at % 64)
+}
+
+/// Whether `bytes` of a word with this value hold the pattern's.
 fn is_fresh(value: u32, bytes: u8) -> bool {
     (0..4).all(|byte| bytes >> byte & 1 == 0 || (value ^ POISON) >> (8 * byte) & 0xff == 0)
 }
@@ -78,15 +84,15 @@ impl SeenPages {
     /// The bytes of the word at `va` that were seen to be written.
     fn written(&self, va: u64) -> u8 {
         let Some(page) = self.0.get(&(va / PAGE)) else { return 0 };
-        let at = va % PAGE & !3;
-        (page[(at / 64) as usize] >> (at % 64)) as u8 & WHOLE
+        let (part, shift) = place(va);
+        (page[part] >> shift) as u8 & WHOLE
     }
 
     /// `bytes` of the word at `va` are written, of the others those that were.
     fn add(&mut self, va: u64, bytes: u8) {
         let page = self.0.entry(va / PAGE).or_insert_with(|| Box::new([0; (PAGE / 64) as usize]));
-        let at = va % PAGE & !3;
-        page[(at / 64) as usize] |= u64::from(bytes) << (at % 64);
+        let (part, shift) = place(va);
+        page[part] |= u64::from(bytes) << shift;
     }
 
     /// Of `bytes` of the word at `va`, which holds `value`, those that nothing wrote.
@@ -158,9 +164,9 @@ impl SeenPages {
     fn replace(&mut self, va: u64, bytes: u8) {
         if self.holds(va) || bytes != 0 {
             self.add(va, bytes);
-            let at = va % PAGE & !3;
+            let (part, shift) = place(va);
             if let Some(page) = self.0.get_mut(&(va / PAGE)) {
-                page[(at / 64) as usize] &= !(u64::from(WHOLE & !bytes) << (at % 64));
+                page[part] &= !(u64::from(WHOLE & !bytes) << shift);
             }
         }
     }
@@ -192,7 +198,7 @@ mod tests {
         assert!(seen.is_empty());
         seen.store(0x1000, &POISON.to_le_bytes(), |_| None);
         assert_eq!(seen.pages().missing(0x1000, POISON, WHOLE), 0);
-        seen.store(0x1010, &[0xff], |_| Some(POISON & 0x00ff_ffff));
+        seen.store(0x1013, &[0xff], |_| Some(POISON & 0x00ff_ffff));
         assert_eq!(seen.pages().missing(0x1010, POISON, WHOLE), 0);
         seen.forget(0x1000..0x2000);
         assert_eq!(seen.pages().missing(0x1000, POISON, WHOLE), WHOLE);

@@ -1,12 +1,14 @@
 //! Reads of bytes that nothing wrote are found by the check `init`, byte by byte, and what holds the pattern of fresh
 //! memory because it was written is no finding.
 
-use ga10b_sim::sm::{Config, Executor, Schedule};
+use ga10b_sim::sm::{Config, Executor, Launch, Schedule};
 use ga10b_sim::{Checks, Finding, POISON};
+use sass::Arch;
 use std::sync::atomic::AtomicBool;
 
+use super::asm;
 use super::cubin::Kernel;
-use super::guest::DATA;
+use super::guest::{CODE, DATA, Guest, launch};
 
 const OUT: u64 = DATA + 0x1_0000;
 
@@ -71,4 +73,28 @@ fn a_read_of_what_nothing_wrote_is_found_once() {
     let found = findings_of("global_moved", Checks::all());
     assert_eq!(found.len(), 1, "{found:#?}");
     assert_eq!(found[0].address, Some(DATA));
+}
+
+/// The texts of the findings of a warp that stores R20 by `store`, after `first`.
+fn stored(first: u128, store: u128) -> Vec<String> {
+    let mut guest = Guest::default();
+    guest.map(CODE, 4096);
+    guest.map(DATA, 4096);
+    let address = [asm::mov(2, DATA as u32), asm::mov(3, (DATA >> 32) as u32)];
+    guest.write_code(CODE, &[address[0], address[1], first, store, asm::EXIT]);
+    let executor = Executor::new(Config { checks: Checks::INIT, ..Config::default() });
+    let launch = Launch { shared_bytes: 128, local_bytes: 128, ..launch(Arch::Sm87) };
+    executor.run(&guest, &launch, &AtomicBool::new(false)).expect("it ends");
+    executor.findings().into_iter().map(|found| found.text).collect()
+}
+
+/// A called function saves its caller's registers in local memory, whether they were written or not.
+#[test]
+fn a_register_that_holds_the_pattern_is_fresh_only_if_nothing_wrote_it() {
+    let to_local = asm::sts(0, 20) ^ 0x388 ^ 0x387;
+    for store in [asm::stg(2, 0, 20), asm::sts(0, 20)] {
+        assert_eq!(stored(asm::mov(20, POISON), store), [""; 0]);
+        assert_eq!(stored(asm::mov(21, POISON), store), ["stores a value that nothing wrote"]);
+    }
+    assert_eq!(stored(asm::mov(21, POISON), to_local), [""; 0]);
 }

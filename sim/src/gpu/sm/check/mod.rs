@@ -237,8 +237,9 @@ impl Watch {
                     in_ledger.pass_wait(core.block.index, core.warp.index, core.mask);
                 }
             }
+            Act::WarpSync if self.checks.contains(Checks::SYNC) => self.warpsync(core, op),
+            Act::WarpSync => {}
             Act::Shuffle => self.shuffle(core, op),
-            Act::WarpSync => self.warpsync(core, op),
             Act::BranchDiverged => self.branch_diverged(core, op),
         }
     }

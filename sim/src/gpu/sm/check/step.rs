@@ -47,20 +47,16 @@ impl Step {
 fn checks_of(act: Act) -> Checks {
     match act {
         Act::Other => Checks::empty(),
-        Act::Memory(_)
-        | Act::LoadMatrix
-        | Act::CopyToShared
-        | Act::CopyBulk
-        | Act::InitObject
-        | Act::Arrive
-        | Act::ArriveAfterCopies
-        | Act::CheckPhase
-        | Act::MultiplyShared(_)
-        | Act::Barrier => Checks::all(),
+        Act::Memory(_) | Act::LoadMatrix | Act::CopyToShared | Act::MultiplyShared(_) => {
+            Checks::all() - Checks::SYNC
+        }
+        Act::CopyBulk | Act::InitObject | Act::Arrive | Act::ArriveAfterCopies | Act::CheckPhase => {
+            Checks::all()
+        }
+        Act::Barrier | Act::WarpSync => Checks::RACE | Checks::SYNC,
         Act::CommitCopies | Act::WaitForCopies(_) | Act::WaitForProducts(_) => Checks::RACE,
-        Act::Fence | Act::BlockFence | Act::EmptyCache => Checks::RACE | Checks::ORDER,
-        Act::WaitForGrid => Checks::ORDER,
-        Act::Shuffle | Act::WarpSync | Act::BranchDiverged => Checks::SYNC,
+        Act::Fence | Act::BlockFence | Act::EmptyCache | Act::WaitForGrid => Checks::RACE | Checks::ORDER,
+        Act::Shuffle | Act::BranchDiverged => Checks::SYNC,
     }
 }
 
