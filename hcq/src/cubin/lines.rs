@@ -78,12 +78,15 @@ impl Lines {
         self.rows.iter().map(|row| row.line.file.as_str()).collect()
     }
 
-    /// Offsets where the line changes, ascending, each with `file:line` of the code from there on: what a tool
-    /// needs that knows addresses alone.
+    /// Offsets where the line changes, ascending, each with `file:line` of the code from there on, and of the
+    /// calls it was inlined by: what a tool needs that knows addresses alone.
     #[must_use]
     pub fn table(&self) -> Vec<(u64, String)> {
-        let rows = self.rows.iter().filter(|row| !row.code.is_empty());
-        let mut table: Vec<_> = rows.map(|row| (row.code.start, row.line.to_string())).collect();
+        let place = |row: &Row| {
+            let chain: Vec<String> = self.at(row.code.start).map(SourceLine::to_string).collect();
+            (row.code.start, chain.join(", inlined at "))
+        };
+        let mut table: Vec<_> = self.rows.iter().filter(|row| !row.code.is_empty()).map(place).collect();
         table.sort_by_key(|(offset, _)| *offset);
         table.dedup_by(|next, before| next.1 == before.1);
         table
@@ -295,7 +298,10 @@ mod tests {
     fn the_table_names_the_line_of_each_stretch_of_code() {
         let table = lines_of("scale").table();
         assert!(table.is_sorted_by_key(|(offset, _)| *offset));
-        assert!(table.contains(&(0x1c0, "kernels/square.h:2".to_owned())), "{table:?}");
+        assert!(
+            table.contains(&(0x1c0, "kernels/square.h:2, inlined at kernels/scale.cu:5".to_owned())),
+            "{table:?}"
+        );
         assert!(table.contains(&(0x1d0, "kernels/scale.cu:5".to_owned())), "{table:?}");
     }
 

@@ -14,9 +14,9 @@ use ga10b_sim::{
 
 use crate::address::GpuVa;
 use crate::constant_bank::STACK_START;
+use crate::cubin::File;
 use crate::cubin::loader::{KernelInfo, Part, SectionKind};
 use crate::cubin::shared::SharedLayout;
-use crate::cubin::{File, SourceLine};
 use crate::observer::quarantine::Quarantine;
 use crate::observer::{Observer, Spacing, Unobserved};
 use crate::sync::lock;
@@ -102,14 +102,8 @@ impl Observer for Checker {
         let file = File::parse(file).ok();
         for kernel in kernels {
             let sources = file.as_ref().map(|file| sources(file, &kernel.name)).unwrap_or_default();
-            let lines: Vec<LineNote<'_>> = sources
-                .iter()
-                .map(|(offset, source)| LineNote {
-                    offset: *offset,
-                    file: &source.file,
-                    line: source.line.try_into().unwrap_or(u32::MAX),
-                })
-                .collect();
+            let lines: Vec<LineNote<'_>> =
+                sources.iter().map(|(offset, source)| LineNote { offset: *offset, source }).collect();
             let stack = StackNote { top: STACK_START, bytes: kernel.stack };
             let layout = file.as_ref().and_then(|file| shared(file, &kernel.name)).unwrap_or_default();
             let arrays: Vec<ArrayNote<'_>> = layout
@@ -170,10 +164,8 @@ fn shared(file: &File<'_>, kernel: &str) -> Option<SharedLayout> {
 }
 
 /// The source lines of a kernel by offset from its start; none if the cubin does not say.
-fn sources(file: &File<'_>, kernel: &str) -> Vec<(u64, SourceLine)> {
+fn sources(file: &File<'_>, kernel: &str) -> Vec<(u64, String)> {
     let Some(function) = file.functions().find(|function| function.name == kernel) else { return Vec::new() };
-    let Ok(lines) = file.lines(&function) else { return Vec::new() };
-    let offsets = lines.table().into_iter().map(|(offset, _)| offset);
-    let source = |offset: u64| Some((offset.checked_sub(function.offset)?, lines.at(offset).next()?.clone()));
-    offsets.filter_map(source).collect()
+    let lines = file.lines(&function).unwrap_or_default().table().into_iter();
+    lines.filter_map(|(at, source)| Some((at.checked_sub(function.offset)?, source))).collect()
 }

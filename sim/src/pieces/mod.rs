@@ -161,7 +161,7 @@ struct Kernel {
     stack: Option<StackNote>,
     shared: Option<SharedLayout>,
     /// Offset, file, line.
-    lines: Vec<(u64, String, u32)>,
+    lines: Vec<(u64, String)>,
 }
 
 #[derive(Debug, Default)]
@@ -273,7 +273,7 @@ impl Table {
 impl Kernel {
     fn new(note: &KernelNote<'_>) -> Self {
         let shared = note.shared.as_ref().map(SharedLayout::new);
-        let lines = note.lines.iter().map(|line| (line.offset, line.file.to_owned(), line.line)).collect();
+        let lines = note.lines.iter().map(|line| (line.offset, line.source.to_owned())).collect();
         Self { bytes: note.bytes, name: note.name.to_owned(), stack: note.stack, shared, lines }
     }
 }
@@ -410,8 +410,8 @@ impl Pieces {
     pub(crate) fn source(&self, pc: u64) -> Option<String> {
         let table = self.table();
         let (start, kernel) = table.kernel_at(pc)?;
-        let (_, file, line) = kernel.lines.iter().rev().find(|(offset, ..)| *offset <= pc - start)?;
-        Some(format!("{file}:{line}"))
+        let (_, source) = kernel.lines.iter().rev().find(|(offset, _)| *offset <= pc - start)?;
+        Some(source.clone())
     }
 }
 
@@ -494,10 +494,8 @@ mod tests {
     fn kernels_have_names_stacks_and_lines_until_their_program_is_freed() {
         use crate::pieces::note::LineNote;
         let pieces = pieces();
-        let lines = [
-            LineNote { offset: 0x20, file: "k.cu", line: 7 },
-            LineNote { offset: 0x40, file: "k.cu", line: 9 },
-        ];
+        let lines =
+            [LineNote { offset: 0x20, source: "k.cu:7" }, LineNote { offset: 0x40, source: "k.cu:9" }];
         let stack = Some(StackNote { top: 0xff_fdc0, bytes: 256 });
         pieces.take(
             &Note::Kernel(KernelNote {

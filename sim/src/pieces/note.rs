@@ -149,10 +149,8 @@ pub struct SharedNote<'a> {
 pub struct LineNote<'a> {
     /// Offset of the instruction from the start of the kernel, in bytes.
     pub offset: u64,
-    /// File, as the compiler recorded it.
-    pub file: &'a str,
-    /// Line, from 1 on.
-    pub line: u32,
+    /// File and line, such as `k.cu:7`, and those of the calls it was inlined by.
+    pub source: &'a str,
 }
 
 /// A kernel that was loaded.

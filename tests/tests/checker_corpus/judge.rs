@@ -48,17 +48,19 @@ fn fitting(class: &str) -> Checks {
     }
 }
 
-/// The line of `source`, `memory.cu:8`, if it is of the case's file.
-fn line(case: &Case, source: &str) -> Option<u32> {
-    let (path, line) = source.rsplit_once(':')?;
-    let name = path.rsplit('/').next()?.strip_suffix(".cu")?;
-    line.parse().ok().filter(|_| name == case.file)
+/// The lines of the case's file in `source`, such as `memory.cu:8`, and the calls it was inlined by.
+fn lines<'a>(case: &'a Case, source: &'a str) -> impl Iterator<Item = u32> + 'a {
+    source.split(", inlined at ").filter_map(|place| {
+        let (path, line) = place.rsplit_once(':')?;
+        let name = path.rsplit('/').next()?.strip_suffix(".cu")?;
+        line.parse().ok().filter(|_| name == case.file)
+    })
 }
 
 fn is_right(case: &Case, marks: &Marks, finding: &Finding) -> bool {
     let others: &[u32] = if matches!(case.class(), "race" | "sync") { &marks.other } else { &[] };
     let sources = [Some(&finding.event), finding.earlier.as_ref()].into_iter().flatten();
-    let mut lines = sources.filter_map(|event| line(case, event.source.as_deref()?));
+    let mut lines = sources.filter_map(|event| event.source.as_deref()).flat_map(|text| lines(case, text));
     fitting(case.class()).contains(finding.check)
         && finding.kernel.as_ref() == Some(&case.kernel)
         && lines.any(|line| marks.bug.contains(&line) || others.contains(&line))

@@ -12,6 +12,7 @@ use crate::gpu::sm::check::products::Products;
 use crate::gpu::sm::check::shadow::Shadow;
 use crate::gpu::sm::check::unfinished::UnfinishedCopies;
 
+use rustc_hash::FxHashMap;
 use sass::Access;
 
 /// A block while it is checked.
@@ -29,6 +30,9 @@ pub(super) struct BlockWatch {
     pub objects: Objects,
     /// Offsets of the barrier objects that threads have arrived at.
     pub met: BTreeSet<u32>,
+    /// Threads that have left for a routine that brings lanes together: the op of their BRA.DIV or BRA.CONV, and
+    /// of the WARPSYNC in the routine once they have come there.
+    pub gone: FxHashMap<u32, (u32, Option<u32>)>,
     /// Copies to shared memory that no warp has waited for.
     pub unfinished: UnfinishedCopies,
     /// Products of matrices in shared memory that warps have not waited for.

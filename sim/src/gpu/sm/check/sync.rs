@@ -8,9 +8,12 @@ use crate::gpu::sm::core::Core;
 use crate::gpu::sm::mbarrier::Phase;
 use crate::gpu::sm::micro_op::MicroOp;
 use crate::gpu::sm::ops::special::exchange;
-use crate::gpu::sm::warp::Wait;
+use crate::gpu::sm::warp::{Wait, Waiting};
 
 use sass::Encoding;
+
+/// Text for lanes that never meet.
+const ELSEWHERE: &str = "waits for lanes of its warp that wait elsewhere";
 
 impl Watch {
     /// BAR: operands as the operation takes them.
@@ -58,7 +61,8 @@ impl Watch {
         if !self.checks.contains(Checks::SYNC) {
             return;
         }
-        for (id, barrier) in core.block.barriers.iter().enumerate().filter(|(_, b)| b.wanted != 0) {
+        self.stuck_lanes(core);
+        for (id, barrier) in core.block.barriers.iter().enumerate() {
             let on = Wait::Block(id as u8);
             let waits = core.block.warps.iter().find_map(|warp| {
                 let w = warp.waiting.iter().find(|w| w.on == on)?;
@@ -69,7 +73,11 @@ impl Watch {
                 let w = warp.waiting.iter().find(|w| w.on != on)?;
                 Some(event(core, w.pc - 1, core.block.id, 32 * warp.index + w.mask.trailing_zeros()))
             });
-            let (wanted, come) = (barrier.wanted, barrier.arrived);
+            let come = barrier.arrived;
+            let wanted = match barrier.wanted {
+                0 => "all".to_owned(),
+                count => count.to_string(),
+            };
             let rest = if elsewhere.is_some() { "the others wait elsewhere" } else { "no other is left" };
             let text =
                 format!("waits at barrier {id} for {wanted} threads, of which {come} have come and {rest}");
@@ -77,11 +85,44 @@ impl Watch {
         }
     }
 
-    /// No block has ended for long: the barrier objects that this one may wait for.
+    /// No warp of the block can go on: lanes that wait for lanes of their warp that wait elsewhere.
+    fn stuck_lanes(&self, core: &Core<'_>) {
+        for warp in &core.block.warps {
+            let lanes_of = |w: &Waiting| 32 * warp.index + w.mask.trailing_zeros();
+            let stuck = warp.waiting.iter().find_map(|w| {
+                let Wait::WarpSync(named) = w.on else { return None };
+                let others = warp.waiting.iter().find(|o| o.pc != w.pc && o.mask & named != 0)?;
+                Some((w, others))
+            });
+            let Some((w, others)) = stuck else { continue };
+            let at = |w: &Waiting| self.site(core, lanes_of(w), w.pc - 1);
+            let earlier = event(core, at(others), core.block.id, lanes_of(others));
+            let (pc, thread) = (at(w), lanes_of(w));
+            self.findings.record(finding_of(core, pc, thread, Checks::SYNC, ELSEWHERE, None, Some(earlier)));
+        }
+    }
+
+    /// The op at which a thread that waits at op `pc` has left for the routine that this op is in, or `pc`.
+    fn site(&self, core: &Core<'_>, thread: u32, pc: u32) -> u32 {
+        let gone = self.blocks.get(&core.block.index).and_then(|block| block.gone.get(&thread));
+        gone.filter(|(_, to)| *to == Some(pc)).map_or(pc, |(from, _)| *from)
+    }
+
+    /// No block has ended for long: the barrier objects that this one may wait for, if there are any.
     pub fn stalled(&mut self, core: &Core<'_>, block: &Block) {
-        let Some(met) = self.blocks.get(&block.index).map(|watch| watch.met.clone()) else { return };
+        if !self.checks.contains(Checks::SYNC) {
+            return;
+        }
+        let met = self.blocks.get(&block.index).map(|watch| watch.met.clone()).unwrap_or_default();
         let spinning = block.warps.iter().find_map(|warp| warp.paths.first().map(|path| (warp.index, *path)));
         let Some((warp, path)) = spinning else { return };
+        let thread = 32 * warp + path.mask.trailing_zeros();
+        if met.is_empty() {
+            let text = "goes on and on, and no block ends: a loop, or a wait for what no thread does";
+            let mut found = finding_of(core, path.pc, thread, Checks::SYNC, text, None, None);
+            found.event.block = block.id;
+            self.findings.record(found);
+        }
         for offset in met {
             let word = |at: u32| block.shared.get(at as usize / 128).map(|row| row.0[at as usize / 4 % 32]);
             let (Some(low), Some(high)) = (word(offset), word(offset + 4)) else { continue };
@@ -94,7 +135,6 @@ impl Watch {
                 "goes on and on while {missing} of {expected} arrivals at a barrier object are missing, in its phase of \
                  parity {parity}: a wait for the wrong parity, or a missing arrival"
             );
-            let thread = 32 * warp + path.mask.trailing_zeros();
             let mut found =
                 finding_of(core, path.pc, thread, Checks::SYNC, &text, Some(Place::Shared(offset)), None);
             found.event.block = block.id;
@@ -123,6 +163,13 @@ impl Watch {
     /// WARPSYNC: the lanes it names must come here. Those that have exited do not, nor do those that wait
     /// elsewhere. ptxas has lanes wait so before a barrier of the block too, which exited lanes may miss.
     pub(super) fn warpsync(&mut self, core: &Core<'_>, op: &MicroOp) {
+        let (first, pc, block) = (32 * core.warp.index, core.pc, self.block(core));
+        for thread in lanes(core.mask).map(|lane| first + lane) {
+            match block.gone.get_mut(&thread) {
+                Some((_, to)) if to.is_none_or(|to| to == pc) => *to = Some(pc),
+                _ => _ = block.gone.remove(&thread),
+            }
+        }
         let masks = core.src(op.a);
         let named = lanes(core.mask).fold(0, |all, lane| all | masks[lane as usize]);
         self.exited(core, named);
@@ -136,11 +183,33 @@ impl Watch {
             };
             stays && w.mask & missing != 0
         });
-        let Some(w) = elsewhere else { return };
+        if let Some(w) = elsewhere {
+            self.waits_with(core, ELSEWHERE, w);
+        } else {
+            self.meets_another_site(core);
+        }
+    }
+
+    /// A finding of the lanes at the current WARPSYNC, and of others that wait.
+    fn waits_with(&self, core: &Core<'_>, text: &str, w: &Waiting) {
         let other = 32 * core.warp.index + w.mask.trailing_zeros();
-        let event = event(core, w.pc - 1, core.block.id, other);
-        let text = "waits for lanes of its warp that wait elsewhere";
-        self.report(core, Checks::SYNC, core.mask.trailing_zeros(), text, None, Some(event));
+        let thread = 32 * core.warp.index + core.mask.trailing_zeros();
+        let earlier = event(core, self.site(core, other, w.pc - 1), core.block.id, other);
+        let pc = self.site(core, thread, core.pc);
+        self.findings.record(finding_of(core, pc, thread, Checks::SYNC, text, None, Some(earlier)));
+    }
+
+    /// Lanes that come to a routine from one operation, and wait there for lanes that came from another one.
+    fn meets_another_site(&self, core: &Core<'_>) {
+        let first = 32 * core.warp.index;
+        let here = self.site(core, first + core.mask.trailing_zeros(), core.pc);
+        let other = core.warp.waiting.iter().find(|w| {
+            let there = self.site(core, first + w.mask.trailing_zeros(), w.pc - 1);
+            w.pc == core.pc + 1 && matches!(w.on, Wait::WarpSync(_)) && there != here && here != core.pc
+        });
+        if let Some(w) = other {
+            self.waits_with(core, "meets lanes of its warp that take part in another operation", w);
+        }
     }
 
     /// Lanes that pass over a WARPSYNC that names them, and over the barrier behind it, by the same guard.
@@ -157,7 +226,12 @@ impl Watch {
 
     /// BRA.DIV: the code behind it is for all lanes of a mask.
     pub(super) fn branch_diverged(&mut self, core: &Core<'_>, op: &MicroOp) {
-        self.exited(core, core.uniform(op.a) ^ op.k[2]);
+        let named = core.uniform(op.a) ^ op.k[2];
+        self.exited(core, named);
+        if core.mask != named & core.warp.threads {
+            let (pc, first, block) = (core.pc, 32 * core.warp.index, self.block(core));
+            block.gone.extend(lanes(core.mask).map(|lane| (first + lane, (pc, None))));
+        }
     }
 
     fn exited(&self, core: &Core<'_>, named: u32) {
