@@ -6,7 +6,7 @@
 //! ```text
 //! tables  class fault                  # methods of classes, codes of faults
 //! chips   cubin_target qmd_version sm  # SM versions and what follows from them
-//! names   field names                  # fields of words, tables of names
+//! names   field names shown            # fields of words, tables of names, names of others
 //! ```
 
 #![no_std]
@@ -18,10 +18,12 @@ pub mod fault;
 mod field;
 mod names;
 mod qmd_version;
+mod shown;
 mod sm;
 
 pub use cubin_target::CubinTarget;
 pub use field::Field;
 pub use names::{Names, bit_names, name, number};
 pub use qmd_version::{QMD_ALIGN, QmdVersion};
+pub use shown::Shown;
 pub use sm::{Encoding, Sm};

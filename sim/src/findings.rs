@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 
 use bitflags::bitflags;
+use nv_hw::Shown;
 
 use crate::pieces::Location;
 
@@ -91,7 +92,7 @@ impl fmt::Display for Event {
         }
         write!(f, "{sass} at {pc:#x}")?;
         if let Some(source) = source {
-            write!(f, " ({source})")?;
+            write!(f, " ({})", Shown(source))?;
         }
         write!(f, ", block ({bx},{by},{bz}), thread ({x},{y},{z})")
     }
@@ -128,7 +129,7 @@ impl fmt::Display for Finding {
         write!(f, "{text}: {event}")?;
         match (program, &self.kernel) {
             (0, _) => (),
-            (_, Some(kernel)) => write!(f, ", kernel {kernel} at {program:#x}")?,
+            (_, Some(kernel)) => write!(f, ", kernel {} at {program:#x}", Shown(kernel))?,
             (_, None) => write!(f, ", kernel at {program:#x}")?,
         }
         if let Some(address) = self.address {

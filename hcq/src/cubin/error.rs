@@ -1,5 +1,7 @@
 //! Errors of reading a cubin.
 
+use nv_hw::Shown;
+
 /// An error of reading a cubin.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -59,7 +61,7 @@ pub enum CubinError {
         code: u8,
     },
     /// A section's alignment is not usable.
-    #[error("section {section} wants alignment {align}")]
+    #[error("section {} wants alignment {align}", Shown(section))]
     Alignment {
         /// Its name.
         section: String,
@@ -67,7 +69,7 @@ pub enum CubinError {
         align: u64,
     },
     /// A section's length is not plausible.
-    #[error("section {section} is {len} bytes long")]
+    #[error("section {} is {len} bytes long", Shown(section))]
     TooLarge {
         /// Its name.
         section: String,
@@ -103,7 +105,7 @@ pub enum CubinError {
         reason: String,
     },
     /// Something a kernel cannot run without is absent.
-    #[error("kernel {kernel} has no {what}")]
+    #[error("kernel {} has no {what}", Shown(kernel))]
     Missing {
         /// The kernel.
         kernel: String,

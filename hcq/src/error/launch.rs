@@ -1,11 +1,13 @@
 //! Why a launch is refused.
 
+use nv_hw::Shown;
+
 /// Why a launch, or a node or an argument of a graph, is refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LaunchError {
     /// A launch cannot run on this GPU as asked.
-    #[error("cannot launch {kernel}: {what} is {value}, the limit is {limit}")]
+    #[error("cannot launch {}: {what} is {value}, the limit is {limit}", Shown(kernel))]
     Limit {
         /// The kernel.
         kernel: String,
@@ -18,7 +20,8 @@ pub enum LaunchError {
     },
     /// The kernel was compiled for blocks of one shape alone (`.reqntid`), and these have another.
     #[error(
-        "cannot launch {kernel} in blocks of {} threads: it was compiled for blocks of {} (.reqntid)",
+        "cannot launch {} in blocks of {} threads: it was compiled for blocks of {} (.reqntid)",
+        Shown(kernel),
         shape(given),
         shape(required)
     )]
@@ -32,14 +35,15 @@ pub enum LaunchError {
     },
     /// A launch that is to begin before another has ended, of a kernel that does not wait for that.
     #[error(
-        "{kernel} has no griddepcontrol.wait: it cannot begin before the launch that it follows has ended"
+        "{} has no griddepcontrol.wait: it cannot begin before the launch that it follows has ended",
+        Shown(kernel)
     )]
     NoGridWait {
         /// The kernel.
         kernel: String,
     },
     /// The arguments do not match the kernel's parameters.
-    #[error("kernel {kernel} takes {expected} bytes of parameters, {given} were given")]
+    #[error("kernel {} takes {expected} bytes of parameters, {given} were given", Shown(kernel))]
     Arguments {
         /// The kernel.
         kernel: String,
@@ -49,7 +53,10 @@ pub enum LaunchError {
         given: u32,
     },
     /// A patch names arguments that the launch does not have.
-    #[error("the launch of {kernel} has {count} arguments, a patch names {given} from number {index} on")]
+    #[error(
+        "the launch of {} has {count} arguments, a patch names {given} from number {index} on",
+        Shown(kernel)
+    )]
     NoArgument {
         /// The kernel.
         kernel: String,
@@ -61,7 +68,7 @@ pub enum LaunchError {
         count: usize,
     },
     /// A patch would replace an argument by one of another width.
-    #[error("argument {index} of {kernel} has {expected} bytes, one of {given} was given")]
+    #[error("argument {index} of {} has {expected} bytes, one of {given} was given", Shown(kernel))]
     ArgumentWidth {
         /// The kernel.
         kernel: String,
@@ -81,7 +88,7 @@ pub enum LaunchError {
         limit: usize,
     },
     /// The queue metadata could not be built.
-    #[error("cannot build the queue metadata of {kernel}")]
+    #[error("cannot build the queue metadata of {}", Shown(kernel))]
     Qmd {
         /// The kernel.
         kernel: String,

@@ -1,5 +1,7 @@
 //! Why a program could not be loaded.
 
+use nv_hw::Shown;
+
 use crate::cubin::error::CubinError;
 
 /// Why a program could not be loaded, or has no such kernel.
@@ -10,7 +12,7 @@ pub enum ProgramError {
     #[error("cannot load the cubin")]
     Cubin(#[from] CubinError),
     /// The program has no kernel of that name.
-    #[error("no kernel {name:?} in the program, which has: {}", available.join(", "))]
+    #[error("no kernel {name:?} in the program, which has: {}", Shown(available.join(", ")))]
     NoKernel {
         /// The name asked for.
         name: String,

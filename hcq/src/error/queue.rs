@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use nv_hw::Shown;
+
 use crate::address::Bytes;
 
 /// Why a queue was not opened, did not take work, or did not complete it.
@@ -71,5 +73,5 @@ fn limit(waited: Duration) -> String {
 }
 
 fn said(explanation: &[String]) -> String {
-    explanation.iter().map(|words| format!("; {words}")).collect()
+    explanation.iter().map(|words| format!("; {}", Shown(words))).collect()
 }

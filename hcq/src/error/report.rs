@@ -4,6 +4,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use nv_hw::Shown;
 use nv_hw::fault::{fault_type, global_esr, hww_esr, notifier, warp_esr};
 
 use crate::address::{Bytes, GpuVa};
@@ -236,9 +237,9 @@ impl fmt::Display for FaultReport {
             write!(f, " ({place} the {} of {} at {})", n.what, Bytes(n.len), n.va)?;
         }
         if let Some(kernel) = &self.kernel {
-            write!(f, ", in kernel {kernel}")?;
+            write!(f, ", in kernel {}", Shown(kernel))?;
         } else if !self.in_flight.is_empty() {
-            write!(f, ", in one of the kernels {}", self.in_flight.join(", "))?;
+            write!(f, ", in one of the kernels {}", Shown(self.in_flight.join(", ")))?;
         }
         if let Some(offset) = self.offset {
             write!(f, "+{offset:#x}")?;
@@ -249,7 +250,7 @@ impl fmt::Display for FaultReport {
         write!(f, " [notifier {}]", self.raw.notifier)?;
         // An SM's error code says what the explanation would; without one, nothing else does.
         if self.raw.sms.iter().all(|sm| sm.code() == 0) {
-            self.explanation.iter().try_for_each(|words| write!(f, "; {words}"))?;
+            self.explanation.iter().try_for_each(|words| write!(f, "; {}", Shown(words)))?;
         }
         match &self.core {
             Some(Ok(core)) => write!(f, "; GPU core dump in {}", core.display())?,

@@ -4,12 +4,13 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use ga10b_sim::{Sim, SimConfig, WhatIf};
+use ga10b_sim::{Checks, Sim, SimConfig, WhatIf, sm};
 use hcq::{
     Args, Buffer, Device, DeviceOptions, Error, FaultKind, FaultReport, GpuVa, Kernel, LaunchConfig,
     LaunchError, Selector,
 };
 
+const ENDINGS: &[u8] = include_bytes!("../kernels/endings.sm_87.cubin");
 const SHAPES: &[u8] = include_bytes!("../kernels/shapes.sm_87.cubin");
 const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -48,6 +49,45 @@ fn a_block_of_another_shape_than_the_kernel_requires_is_named() {
     unsafe { queue.launch(&exact, LaunchConfig::new(1, (32, 4)), &args) }.unwrap();
     queue.submit().unwrap().wait(DEADLINE).unwrap();
     assert_eq!(words(&out), [4]);
+}
+
+/// Names come from cubins and programs of others: a terminal that shows them obeys nothing in them.
+#[test]
+fn names_are_shown_with_their_control_characters_escaped() {
+    const NAME: &str = "\x1b[3\n";
+    let mut cubin = ENDINGS.to_vec();
+    let mut at = 0;
+    while let Some(found) = cubin[at..].windows(4).position(|bytes| bytes == b"fill") {
+        at += found;
+        cubin[at..at + 4].copy_from_slice(NAME.as_bytes());
+    }
+    let executor = sm::Config { checks: Checks::MEMORY, ..sm::Config::default() };
+    let sim = Sim::new(SimConfig { executor, ..SimConfig::default() });
+    let device = hcq::sim::open(sim.clone(), DeviceOptions::default()).unwrap();
+    let program = device.load(cubin.as_slice()).unwrap();
+    let (kernel, out) = (program.kernel(NAME).unwrap(), device.alloc(4).unwrap());
+    out.set_name("\x1b[31m\n\u{202e}");
+    let mut queue = device.queue().unwrap();
+    let mut launch = |args: &Args| {
+        // SAFETY: what is written out of bounds lies in no other buffer, or faults.
+        unsafe { queue.launch(&kernel, LaunchConfig::new(1, 1), args) }?;
+        queue.submit()?.wait(DEADLINE)
+    };
+    launch(&Args::new().buffer_at(&out, 4).u32(1)).unwrap();
+    let [finding] = &sim.findings()[..] else { panic!("{:?}", sim.findings()) };
+    let texts = [
+        (finding.to_string(), r"kernel \u{1b}[3\n at"),
+        (finding.to_string(), r"buffer `\u{1b}[31m\n\u{202e}`"),
+        (program.kernel("none").unwrap_err().to_string(), r"\u{1b}[3\n"),
+        (launch(&Args::new()).unwrap_err().to_string(), r"kernel \u{1b}[3\n takes"),
+        (launch(&Args::new().u64(1 << 32).u32(1)).unwrap_err().to_string(), r"in kernel \u{1b}[3\n"),
+    ];
+    for (text, shown) in texts {
+        assert!(
+            text.contains(shown) && !text.contains(|c: char| c.is_control() || c == '\u{202e}'),
+            "{text:?}"
+        );
+    }
 }
 
 /// Loads from `from`, which faults.

@@ -9,6 +9,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use nv_hw::Shown;
+
 use crate::pieces::note::{KernelAccess, KernelNote, Note, PieceKind, PieceNote, StackNote};
 
 pub(crate) mod note;
@@ -79,7 +81,7 @@ impl fmt::Display for Location {
         match name.as_str() {
             "" => write!(f, "{}", kind.name())?,
             name if name == kind.name() => write!(f, "{name}")?,
-            name => write!(f, "{} `{name}`", kind.name())?,
+            name => write!(f, "{} `{}`", kind.name(), Shown(name))?,
         }
         write!(f, " ({bytes} bytes at {va:#x})")?;
         match freed_after {
