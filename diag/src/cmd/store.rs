@@ -251,7 +251,9 @@ impl Store {
     fn change(&self, entry: &Entry) -> io::Result<()> {
         let own = self.folder.join(name_of(entry.number));
         let part = own.join(format!("{TEMPORARY}{ENTRY}"));
-        let changed = fs::write(&part, serde_json::to_vec_pretty(entry)?)
+        // One that was left, or a link there, is not written to.
+        let _ = fs::remove_file(&part);
+        let changed = write_through(&part, &serde_json::to_vec_pretty(entry)?)
             .and_then(|()| fs::rename(&part, own.join(ENTRY)));
         if changed.is_err() {
             let _ = fs::remove_file(&part);

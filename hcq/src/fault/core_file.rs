@@ -4,10 +4,8 @@
 //! device, the loaded cubins, the exceptions of its SMs, and from the software ga10b the block that failed, with
 //! the registers of all its warps. Drivers give no registers: on hardware the file has none.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -18,13 +16,12 @@ use crate::backend::{RawFault, Stopped};
 use crate::core::Core;
 use crate::cubin::error::CubinError;
 use crate::error::report::SmRecord;
+use crate::fault::new_file;
 use crate::program::image::Image;
 use crate::program::registry::Registry;
 
 /// Handle of the one context. Debuggers take 0 for none, for grids too.
 const CONTEXT: u64 = 1;
-/// Files that a process may leave in a folder that has them of an earlier one.
-const MOST_FILES: u32 = 1000;
 
 /// The folder, if the environment names one.
 fn folder() -> Option<&'static PathBuf> {
@@ -45,34 +42,11 @@ pub(crate) fn write(core: &Core, programs: &Registry, raw: &RawFault) -> Option<
         devices: vec![device(core, programs, raw)],
         ..CoreDump::default()
     };
+    let name = |number| folder.join(format!("gpu-core.{}.{number}.nvcudmp", std::process::id()));
     let bytes = dump.to_bytes().map_err(io::Error::other);
-    let saved = bytes.and_then(|bytes| save(folder, &bytes));
+    // It holds the program's data.
+    let saved = bytes.and_then(|bytes| new_file::write(name, &bytes));
     Some(saved.map_err(|error| format!("cannot write to {}: {error}", folder.display())))
-}
-
-/// Writes a new file that its owner alone can read: it holds the program's data.
-fn save(folder: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
-    let (path, mut file) = create(folder)?;
-    let written = file.write_all(bytes);
-    if written.is_err() {
-        // Half a file helps nobody.
-        let _ = std::fs::remove_file(&path);
-    }
-    written.map(|()| path)
-}
-
-/// The first file of this process's name that does not exist. No link is followed: `create_new` refuses them.
-fn create(folder: &Path) -> io::Result<(PathBuf, File)> {
-    let mut taken = io::Error::from(io::ErrorKind::AlreadyExists);
-    for number in 0..MOST_FILES {
-        let path = folder.join(format!("gpu-core.{}.{number}.nvcudmp", std::process::id()));
-        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
-            Ok(file) => return Ok((path, file)),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => taken = error,
-            Err(error) => return Err(error),
-        }
-    }
-    Err(taken)
 }
 
 fn generator() -> Generator {
@@ -198,29 +172,5 @@ fn exception(record: &SmRecord) -> Exception {
         warp_esr::INVALID_ADDR_SPACE => Exception::WARP_INVALID_ADDRESS_SPACE,
         warp_esr::MMU_FAULT | warp_esr::MMU_NACK => Exception::WARP_ILLEGAL_ADDRESS,
         _ => Exception::UNKNOWN,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::os::unix::fs::{PermissionsExt, symlink};
-
-    use super::*;
-
-    #[test]
-    fn files_are_new_private_and_behind_no_link() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let name =
-            |number: u32| folder.path().join(format!("gpu-core.{}.{number}.nvcudmp", std::process::id()));
-        let target = folder.path().join("target");
-        symlink(&target, name(0)).expect("a link");
-        std::fs::write(name(1), "an earlier one").expect("a file");
-        assert_eq!(save(folder.path(), b"dump").expect("written"), name(2));
-        assert_eq!(std::fs::read(name(1)).expect("a file"), b"an earlier one");
-        assert!(!target.exists(), "no link is followed");
-        let mode = std::fs::metadata(name(2)).expect("a file").permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
-        let none = save(&folder.path().join("none"), b"dump").expect_err("no folder");
-        assert_eq!(none.kind(), io::ErrorKind::NotFound);
     }
 }

@@ -6,10 +6,12 @@
 //! space of its own.
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use crate::core::Core;
+use crate::fault::new_file;
 use crate::memory::manager::MemoryManager;
 use crate::program::registry::Registry;
 use crate::sync::lock;
@@ -36,8 +38,6 @@ static SPACES: Mutex<Vec<Space>> = Mutex::new(Vec::new());
 /// they were written last. A failure to write is logged: a map is no reason to fail.
 pub(crate) fn write(core: &Core, programs: &Registry) {
     let Some(folder) = folder() else { return };
-    let pid = std::process::id();
-    let (path, fresh) = (folder.join(format!("{pid}.json")), folder.join(format!(".{pid}.json.new")));
     let owner = Arc::downgrade(core.memory());
     let space = Space { members: members(core), modules: modules(programs), owner };
     let mut spaces = lock(&SPACES);
@@ -46,11 +46,21 @@ pub(crate) fn write(core: &Core, programs: &Registry) {
         Some(before) => *before = space,
         None => spaces.push(space),
     }
-    // A reader sees the old file or the new one, never half of one.
-    let written = std::fs::write(&fresh, document(&spaces)).and_then(|()| std::fs::rename(&fresh, &path));
-    if let Err(error) = written {
-        tracing::warn!(path = %path.display(), %error, "the map file cannot be written");
+    if let Err(error) = replace(folder, &document(&spaces)) {
+        tracing::warn!(folder = %folder.display(), %error, "the map file cannot be written");
     }
+}
+
+/// Replaces the file of this process in the folder. A reader sees the old file or the new one, never half of one.
+fn replace(folder: &Path, text: &str) -> io::Result<()> {
+    let pid = std::process::id();
+    let fresh = |number| folder.join(format!(".{pid}.{number}.json.new"));
+    let fresh = new_file::write(fresh, text.as_bytes())?;
+    let replaced = std::fs::rename(&fresh, folder.join(format!("{pid}.json")));
+    if replaced.is_err() {
+        let _ = std::fs::remove_file(&fresh);
+    }
+    replaced
 }
 
 /// The file: `nvdiag.map/1` of one address space, `nvdiag.map/2` of several.
@@ -144,7 +154,30 @@ fn string(text: &mut String, value: &str) {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
     use super::*;
+
+    #[test]
+    fn the_file_is_private_and_links_in_its_place_are_replaced_not_followed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let pid = std::process::id();
+        let (target, path) = (folder.path().join("target"), folder.path().join(format!("{pid}.json")));
+        for link in [path.clone(), folder.path().join(format!(".{pid}.0.json.new"))] {
+            symlink(&target, link).expect("a link");
+        }
+        for text in ["first", "second"] {
+            replace(folder.path(), text).expect("written");
+            assert_eq!(std::fs::read_to_string(&path).expect("a file"), text);
+            let metadata = std::fs::symlink_metadata(&path).expect("a file");
+            assert!(metadata.is_file() && metadata.permissions().mode() & 0o777 == 0o600);
+        }
+        assert!(!target.exists(), "no link is followed");
+        std::fs::remove_file(&path).expect("removed");
+        std::fs::create_dir(&path).expect("a folder");
+        replace(folder.path(), "third").expect_err("a folder is no file to replace");
+        assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 2, "the link and the folder");
+    }
 
     #[test]
     fn names_are_escaped() {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 pub(crate) mod core_file;
 pub(crate) mod decode;
 pub(crate) mod map_file;
+mod new_file;
 
 /// The folder that a variable of the environment names.
 fn folder(variable: &str) -> Option<PathBuf> {

@@ -9,8 +9,9 @@ mod blocks;
 mod shapes;
 mod vocabulary;
 
-use std::fs::File;
+use std::fs::Permissions;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -296,16 +297,14 @@ impl Synthesis {
             Ok(_) => path.canonicalize().map_err(failed("find"))?,
             Err(_) => path.to_owned(),
         };
-        let mut partial = target.as_os_str().to_owned();
-        partial.push(".part");
-        let file = File::create(&partial).map_err(failed("create"))?;
-        let written = self.write(seed, file, progress).map_err(failed("write"));
-        let finished = written.and_then(|()| std::fs::rename(&partial, &target).map_err(failed("rename")));
-        if finished.is_err() {
-            // The first error is reported; the partial file may not exist.
-            let _ = std::fs::remove_file(&partial);
-        }
-        finished
+        let folder =
+            target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        // Less the umask, as of any other file.
+        let mode = Permissions::from_mode(0o666);
+        let partial =
+            tempfile::Builder::new().permissions(mode).tempfile_in(folder).map_err(failed("create"))?;
+        self.write(seed, partial.as_file(), progress).map_err(failed("write"))?;
+        partial.persist(&target).map(drop).map_err(|error| failed("rename")(error.error))
     }
 }
 

@@ -170,7 +170,9 @@ impl Store {
         let dir = self.path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         fs::create_dir_all(dir).map_err(|e| self.file("create", dir, e))?;
         let lock_path = self.path.with_extension("lock");
-        let lock = File::create(&lock_path).map_err(|e| self.file("create", &lock_path, e))?;
+        // Whatever lies there, or is linked there, is not changed.
+        let lock = File::options().write(true).create(true).truncate(false).open(&lock_path);
+        let lock = lock.map_err(|e| self.file("create", &lock_path, e))?;
         lock.lock().map_err(|e| self.file("lock", &lock_path, e))?;
         let mut entries = self.entries()?;
         let same = |e: &Entry| e.subject == entry.subject && e.method == entry.method;

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::{CString, OsString};
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -170,7 +171,10 @@ impl Saver {
             }
             let name = format!("{:04}-{}.qmd", self.known.len(), launch.address);
             let path = self.folder.join(name);
-            fs::write(&path, &bytes.0).with_context(|| format!("cannot write {}", path.display()))?;
+            // One of an earlier run is replaced; a link there is not written to.
+            let _ = fs::remove_file(&path);
+            let written = File::create_new(&path).and_then(|mut file| file.write_all(&bytes.0));
+            written.with_context(|| format!("cannot write {}", path.display()))?;
         }
         Ok(())
     }
