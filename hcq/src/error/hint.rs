@@ -95,6 +95,9 @@ impl MemoryError {
                 "drop buffers and queues, or allocate less; other processes use the same memory \
                  (Device::free_memory says how much is free)",
             ),
+            Self::ProcessLimit { .. } => {
+                Some("raise the limit (`ulimit -v unlimited`), or drop buffers and queues")
+            }
             Self::OutOfAddresses { .. } => Some("drop buffers, or allocate fewer and larger ones"),
             Self::Overlap { .. } => Some("copy through a second buffer, or in pieces that do not overlap"),
             Self::AddressTaken { .. } | Self::OutOfBounds { .. } => None,

@@ -21,6 +21,25 @@ pub enum MemoryError {
         /// The call that failed.
         source: Box<Error>,
     },
+    /// The process may not map so much into its own address space, whatever memory the GPU has.
+    #[error(
+        "cannot map {} for a {what} into the process, which may map {} (RLIMIT_AS) and has mapped {}",
+        Bytes(*len),
+        round(*limit),
+        round(*used)
+    )]
+    ProcessLimit {
+        /// Its purpose, as that of [`OutOfMemory`](Self::OutOfMemory).
+        what: &'static str,
+        /// The bytes that the driver was asked for.
+        len: u64,
+        /// Bytes that the process may map.
+        limit: u64,
+        /// Bytes that it had mapped when the call failed.
+        used: u64,
+        /// The call that failed.
+        source: Box<Error>,
+    },
     /// No free range of addresses is long enough.
     #[error("no {} of GPU addresses left", Bytes(*len))]
     OutOfAddresses {

@@ -137,7 +137,9 @@ impl Error {
     /// Whether memory or addresses were short.
     pub(crate) fn is_shortage(&self) -> bool {
         match self {
-            Self::Driver(DriverError::Ioctl { errno, .. }) => Nix::from_raw(errno.raw()) == Nix::ENOMEM,
+            Self::Driver(DriverError::Ioctl { errno, .. } | DriverError::Mmap { errno, .. }) => {
+                Nix::from_raw(errno.raw()) == Nix::ENOMEM
+            }
             Self::Driver(DriverError::Status { status, .. }) => {
                 matches!(*status, rm_sys::NV_ERR_NO_MEMORY | rm_sys::NV_ERR_INSUFFICIENT_RESOURCES)
             }

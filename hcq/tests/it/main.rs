@@ -4,6 +4,7 @@ mod architectures;
 mod driver_calls;
 mod examples;
 mod kernels;
+mod limits;
 mod orin;
 mod patience;
 mod reports;

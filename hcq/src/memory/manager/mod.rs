@@ -14,8 +14,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::address::{Bytes, GpuVa};
 use crate::backend::{Backend, Memory, MemoryKind, MemoryRequest};
-use crate::error::{Error, MemoryError};
+use crate::error::{DriverError, Error, MemoryError};
 use crate::memory::kept::Kept;
+use crate::memory::limit;
 use crate::memory::range_set::RangeSet;
 use crate::memory::shared_bytes;
 use crate::memory::va_space::{Place, Reach, VaSpace};
@@ -350,6 +351,11 @@ impl MemoryManager {
         if !error.is_shortage() || matches!(error, Error::Memory(MemoryError::OutOfAddresses { .. })) && fits
         {
             return error;
+        }
+        let has_errno = matches!(error, Error::Driver(DriverError::Ioctl { .. } | DriverError::Mmap { .. }));
+        if let (true, Some(limit::Reached { limit, used })) = (has_errno && fits, limit::reached_by(len)) {
+            let source = Box::new(error);
+            return Error::Memory(MemoryError::ProcessLimit { what, len, limit, used, source });
         }
         let free = if known { self.backend.free_memory().ok() } else { None };
         Error::Memory(MemoryError::OutOfMemory { what, len, free, total, source: Box::new(error) })
