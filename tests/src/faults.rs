@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use hcq::{Args, Device, Error, FaultKind, FaultReport, Kernel, LaunchConfig};
 
-use crate::harness::{DEADLINE, Test, open};
+use crate::harness::{DEADLINE, Test, open, open_with};
 use crate::kernels::{Kernels, SUITE, arch};
 
 pub const TESTS: &[Test] = &[
@@ -15,6 +15,7 @@ pub const TESTS: &[Test] = &[
     Test { name: "a_misaligned_load_is_reported", run: misaligned, sim_only: false },
     Test { name: "an_illegal_instruction_is_reported", run: illegal_instruction, sim_only: false },
     Test { name: "a_trap_is_reported", run: trap, sim_only: false },
+    Test { name: "a_fault_is_noticed_while_a_wait_spins", run: spinning, sim_only: false },
     Test { name: "a_lost_device_stays_lost_and_a_new_one_works", run: recovery, sim_only: false },
 ];
 
@@ -141,6 +142,18 @@ fn trap() -> Result<()> {
 }
 
 /// After a fault every call on the device is an error at once, and another device in the same process works.
+/// A wait that spins for as long as most programs would wait looks at the channel meanwhile.
+fn spinning() -> Result<()> {
+    let spin = Duration::from_secs(30);
+    let device = open_with(|options| options.spin = Some(spin))?;
+    let kernel = Kernels::load(&device)?.get("store_at")?;
+    let va = nowhere(&device)?;
+    let began = Instant::now();
+    fault(&device, &kernel, &Args::new().u64(va).u32(1))?;
+    ensure!(began.elapsed() < spin / 2, "noticed after {:?}", began.elapsed());
+    Ok(())
+}
+
 fn recovery() -> Result<()> {
     for round in 0..3 {
         let device = open()?;

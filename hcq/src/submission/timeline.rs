@@ -26,6 +26,8 @@ const YIELD: Duration = Duration::from_micros(200);
 const SLEEP_SHARE: u32 = 32;
 /// Interval at which a waiting call asks the driver whether it has given the channel up: a system call.
 const ASK_EVERY: Duration = Duration::from_millis(50);
+/// Interval at which a spinning wait looks whether its channel was stopped: a word of memory.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// Longest sleep, which bounds how late the end of work or a dead channel is noticed.
 const LONGEST_SLEEP: Duration = Duration::from_micros(500);
 
@@ -234,6 +236,16 @@ impl Timeline {
         Err(error)
     }
 
+    /// Whether `value` is reached, or what keeps it from being reached.
+    fn look(&self, value: u64) -> Result<bool, Error> {
+        // Asked before the value is read: work that finished in time counts, whatever happened after it.
+        let error = self.check(value);
+        match reached(self.completed(), value) {
+            true => Ok(true),
+            false => error.map(|()| false),
+        }
+    }
+
     /// Asks the driver, now and then, whether it has given the channel up.
     fn is_given_up(&self) -> bool {
         let mut asked = lock(&self.asked);
@@ -270,6 +282,7 @@ impl Timeline {
         }
         let start = Instant::now();
         let spin = self.core.spin().min(timeout);
+        let mut looked = start;
         loop {
             for _ in 0..64 {
                 if reached(self.completed(), value) {
@@ -277,25 +290,28 @@ impl Timeline {
                 }
                 std::hint::spin_loop();
             }
-            if start.elapsed() >= spin {
+            let now = Instant::now();
+            if now - start >= spin {
                 break;
+            }
+            if now - looked >= LOOK_EVERY {
+                looked = now;
+                if self.look(value)? {
+                    return Ok(());
+                }
             }
         }
         loop {
-            // Asked before the value is read: work that finished in time counts, whatever happened after it.
-            let error = self.check(value);
-            let completed = self.completed();
-            if reached(completed, value) {
+            if self.look(value)? {
                 return Ok(());
             }
-            error?;
             let waited = start.elapsed();
             if waited >= timeout {
-                let explanation = self.core.backend().explanation();
+                let (reached, explanation) = (self.completed(), self.core.backend().explanation());
                 return Err(Error::Queue(QueueError::Timeout {
                     waited,
                     wanted: value,
-                    reached: completed,
+                    reached,
                     explanation,
                 }));
             }
@@ -324,7 +340,7 @@ impl fmt::Debug for SyncPoint {
 impl SyncPoint {
     /// Waits until everything submitted up to this point is done, at most `timeout`.
     ///
-    /// Spins briefly, then yields, then sleeps; a stopped channel is noticed within milliseconds.
+    /// Spins briefly, then yields, then sleeps; in all of them a stopped channel is noticed within milliseconds.
     ///
     /// # Errors
     /// [`QueueError::Timeout`]; [`Error::Fault`] if the GPU stopped the work; [`QueueError::Stopped`] if its
