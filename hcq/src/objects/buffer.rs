@@ -130,6 +130,10 @@ impl Buffer {
         self.0.uses.mark_graph(replays);
     }
 
+    pub(crate) fn unmark_graph(&self, replays: &Arc<Replays>) {
+        self.0.uses.unmark_graph(replays);
+    }
+
     /// Refuses a range that is not inside the buffer.
     pub(crate) fn check(&self, offset: u64, len: u64) -> Result<(), Error> {
         if offset.checked_add(len).is_none_or(|end| end > self.len()) {

@@ -10,7 +10,6 @@ use crate::backend::MemoryKind;
 use crate::error::Error;
 use crate::launch::qmd_cache::{Encoded, Launch, Template};
 use crate::memory::manager::Piece;
-use crate::objects::buffer::Buffer;
 use crate::objects::shared::Shared;
 use crate::program::kernel::Kernel;
 use crate::shape::LaunchConfig;
@@ -19,7 +18,7 @@ use crate::submission::limbo::Keep;
 use crate::submission::recorder::net::{Item, Links, Member, plan};
 use crate::submission::recorder::{QmdSink, Recorder};
 use crate::submission::timeline::Slot;
-use crate::submission::uses::Submission;
+use crate::submission::uses::Uses;
 
 /// Commands up to this many dwords go into the queue's own with each replay: one ring entry less for the GPU
 /// to fetch.
@@ -54,8 +53,6 @@ pub(crate) struct Node {
     pub after: Vec<usize>,
     /// It may begin while the only one that it follows still runs.
     pub early: bool,
-    /// The buffers that it reads or writes.
-    pub buffers: Vec<Buffer>,
 }
 
 impl Node {
@@ -149,8 +146,8 @@ pub(crate) struct Encoding {
     /// Of each launch: offset of its parameters in `memory`.
     parameters_at: Vec<u64>,
     pub commands: Commands,
-    /// The last replay that used it.
-    pub last: Option<Submission>,
+    /// The replays that use it.
+    pub replays: Uses,
     /// Launches whose parameters have changed since they were written.
     pub stale: Vec<usize>,
 }
@@ -204,12 +201,7 @@ impl Encoding {
         recorder.finish(&mut sink)?;
         let commands = Commands::new(shared, recorder.words().words())?;
         let (memory, stale) = (memory.map(Arc::new), Vec::new());
-        Ok(Self { memory, parameters_at, commands, last: None, stale })
-    }
-
-    /// Whether its last replay has ended.
-    pub fn is_idle(&self) -> bool {
-        self.last.as_ref().is_none_or(|(timeline, value)| timeline.has_ended(*value))
+        Ok(Self { memory, parameters_at, commands, replays: Uses::default(), stale })
     }
 
     /// Writes the parameters that have changed; no replay that uses this encoding is in flight.

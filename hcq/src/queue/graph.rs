@@ -3,7 +3,8 @@
 //! Nothing in a graph's commands depends on the replay; each replay adds a release of the queue's timeline
 //! after them. Only arguments change, when [`Graph::patch_args`] is called: what is in flight keeps its
 //! arguments, since the next replay then uses another encoding of the same graph. A graph keeps every buffer
-//! whose address a replay may still read: those of its nodes, and those of the patches that hold.
+//! whose address its next replay reads; one that was patched out stays in use until the replays so far have
+//! ended.
 
 use std::fmt;
 use std::ops::Range;
@@ -18,10 +19,11 @@ use crate::objects::shared::Shared;
 use crate::program::kernel::Kernel;
 use crate::queue::copy_kernel;
 use crate::queue::encoding::{Action, Encoding, LaunchNode, Node};
+use crate::queue::named::Named;
 use crate::shape::LaunchConfig;
 use crate::submission::gpfifo::Segment;
 use crate::submission::limbo::Keep;
-use crate::submission::timeline::{Slot, Timestamp};
+use crate::submission::timeline::{Slot, Timeline, Timestamp};
 use crate::submission::uses::{Replays, Submission, Uses};
 use crate::sync::lock;
 
@@ -52,6 +54,7 @@ pub struct GraphBuilder {
     qmds: QmdCache,
     /// Of each launch.
     parameters: Vec<Vec<u8>>,
+    named: Named,
 }
 
 impl fmt::Debug for GraphBuilder {
@@ -65,11 +68,12 @@ impl GraphBuilder {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let qmds = QmdCache::new(shared.target, usize::MAX);
-        Self { shared: shared.clone(), number, nodes: Vec::new(), qmds, parameters: Vec::new() }
+        let (nodes, parameters, named) = (Vec::new(), Vec::new(), Named::default());
+        Self { shared: shared.clone(), number, nodes, qmds, parameters, named }
     }
 
-    fn push(&mut self, action: Action, buffers: Vec<Buffer>) -> NodeId {
-        self.nodes.push(Node { action, after: Vec::new(), early: false, buffers });
+    fn push(&mut self, action: Action) -> NodeId {
+        self.nodes.push(Node { action, after: Vec::new(), early: false });
         NodeId { graph: self.number, node: self.nodes.len() - 1 }
     }
 
@@ -78,13 +82,12 @@ impl GraphBuilder {
         launch: &Launch<'_>,
         places: &[Range<usize>],
         copies: bool,
-        buffers: Vec<Buffer>,
     ) -> Result<NodeId, Error> {
         let template = self.qmds.number(&self.shared.core, launch)?;
         let (kernel, config, number) = (launch.kernel.clone(), launch.config, self.parameters.len());
         self.parameters.push(launch.parameters.to_vec());
         let node = LaunchNode { kernel, config, template, number, places: places.to_vec(), copies };
-        Ok(self.push(Action::Launch(node), buffers))
+        Ok(self.push(Action::Launch(node)))
     }
 
     /// Adds a launch.
@@ -96,9 +99,9 @@ impl GraphBuilder {
     ///
     /// # Safety
     /// As for [`Queue::launch`](crate::Queue::launch), for every replay of the graph, which safe code may
-    /// start at any time. Buffers named in `args` live as long as the graph; memory that is named in another
-    /// way, by
-    /// [`Args::u64`] or through a pointer in memory, is the caller's to keep.
+    /// start at any time. Buffers named in `args` live as long as the graph, or until a patch replaces their
+    /// addresses; memory that is named in another way, by [`Args::u64`] or through a pointer in memory, is the
+    /// caller's to keep.
     pub unsafe fn launch(
         &mut self,
         kernel: &Kernel,
@@ -107,7 +110,10 @@ impl GraphBuilder {
     ) -> Result<NodeId, Error> {
         args.check(&self.shared)?;
         let launch = Launch { kernel, config, parameters: args.as_bytes() };
-        self.push_launch(&launch, args.places(), false, args.buffers().cloned().collect())
+        let (number, count) = (self.parameters.len(), args.places().len());
+        let node = self.push_launch(&launch, args.places(), false)?;
+        self.named.replace(number, 0..count, args.addresses());
+        Ok(node)
     }
 
     /// Adds a launch that starts when the nodes `after`, and everything before the last barrier, have ended,
@@ -177,7 +183,7 @@ impl GraphBuilder {
 
     /// A barrier: work added later starts after everything added so far has ended, and sees its writes.
     pub fn barrier(&mut self) {
-        self.push(Action::Barrier, Vec::new());
+        self.push(Action::Barrier);
     }
 
     /// Adds a copy of `len` bytes from `src_off` in `src` to `dst_off` in `dst`; the ranges must not overlap.
@@ -194,13 +200,12 @@ impl GraphBuilder {
         len: u64,
     ) -> Result<NodeId, Error> {
         Buffer::check_copy(&self.shared, (src, src_off), (dst, dst_off), len)?;
-        let ends = vec![src.clone(), dst.clone()];
-        match copy_kernel::for_copy(&self.shared, (src, src_off), (dst, dst_off), len)? {
-            Some(copy) => self.push_launch(&copy.launch(), &[], true, ends),
-            None => {
-                Ok(self.push(Action::Copy { from: src.va_at(src_off), to: dst.va_at(dst_off), len }, ends))
-            }
-        }
+        let node = match copy_kernel::for_copy(&self.shared, (src, src_off), (dst, dst_off), len)? {
+            Some(copy) => self.push_launch(&copy.launch(), &[], true)?,
+            None => self.push(Action::Copy { from: src.va_at(src_off), to: dst.va_at(dst_off), len }),
+        };
+        [src, dst].into_iter().for_each(|buffer| self.named.keep(buffer));
+        Ok(node)
     }
 
     /// Adds the taking of a timestamp when everything added so far has ended; each replay takes it anew.
@@ -211,7 +216,7 @@ impl GraphBuilder {
         self.shared.core.here()?;
         self.shared.limbo.collect();
         let slot = Arc::new(Slot::new(&self.shared.core)?);
-        self.push(Action::Timestamp(slot.clone()), Vec::new());
+        self.push(Action::Timestamp(slot.clone()));
         Ok(Timestamp { slot })
     }
 
@@ -220,28 +225,17 @@ impl GraphBuilder {
     /// # Errors
     /// Those of allocating its memory.
     pub fn build(self) -> Result<Graph, Error> {
-        let Self { shared, number, nodes, mut qmds, parameters } = self;
+        let Self { shared, number, nodes, mut qmds, parameters, named } = self;
         shared.core.alive()?;
         let encodings = vec![Encoding::new(&shared, &nodes, qmds.templates(), &parameters)?];
         let replays = Arc::<Replays>::default();
-        for node in &nodes {
-            if let Some(launch) = node.launch() {
-                launch.kernel.uses().mark_graph(&replays);
-            }
-            node.buffers.iter().for_each(|buffer| buffer.mark_graph(&replays));
-        }
+        let kernels = nodes.iter().filter_map(Node::launch).map(|launch| &launch.kernel);
+        kernels.for_each(|kernel| kernel.uses().mark_graph(&replays));
+        named.buffers().for_each(|buffer| buffer.mark_graph(&replays));
         let local_per_thread = qmds.templates().iter().map(|t| t.local_per_thread).max().unwrap_or(0);
-        let state = Mutex::new(State { qmds, encodings, current: 0, parameters, patched: Vec::new() });
+        let state = Mutex::new(State { qmds, encodings, current: 0, parameters, named });
         Ok(Graph { shared, number, nodes, state, local_per_thread, replays })
     }
-}
-
-/// A buffer whose address was patched into the parameters of a launch.
-struct Patched {
-    launch: usize,
-    /// Which argument.
-    index: usize,
-    _buffer: Buffer,
 }
 
 /// State that changes from replay to replay.
@@ -252,7 +246,8 @@ struct State {
     current: usize,
     /// Of each launch, as the next replay takes them.
     parameters: Vec<Vec<u8>>,
-    patched: Vec<Patched>,
+    /// The buffers that it names.
+    named: Named,
 }
 
 impl State {
@@ -278,10 +273,15 @@ impl Replay<'_> {
         &self.state.encoding().commands.words
     }
 
-    /// The commands were handed over.
-    pub fn submitted(mut self, submission: Submission) {
-        self.state.encoding().last = Some(submission.clone());
-        self.replays.set_last(submission);
+    /// The replays that have not ended: at most one of each queue.
+    pub fn earlier(&self) -> Vec<Submission> {
+        self.replays.pending()
+    }
+
+    /// The commands were handed over, as the submission that signals `value`.
+    pub fn submitted(mut self, timeline: &Arc<Timeline>, value: u64) {
+        self.state.encoding().replays.mark(timeline, value);
+        self.replays.mark(timeline, value);
     }
 }
 
@@ -307,7 +307,7 @@ impl Graph {
         let mut guard = lock(&self.state);
         let state = &mut *guard;
         if !state.encoding().stale.is_empty() {
-            if !state.encoding().is_idle() {
+            if !state.encoding().replays.have_ended() {
                 if state.encodings.len() < ENCODINGS {
                     let templates = state.qmds.templates();
                     let new = Encoding::new(&self.shared, &self.nodes, templates, &state.parameters)?;
@@ -316,9 +316,7 @@ impl Graph {
                 state.current = (state.current + 1) % state.encodings.len();
             }
             let encoding = &mut state.encodings[state.current];
-            if let Some((timeline, value)) = &encoding.last {
-                timeline.wait(*value, self.shared.core.patience())?;
-            }
+            encoding.replays.wait(self.shared.core.patience())?;
             encoding.refresh(&state.parameters)?;
         }
         Ok(Replay { replays: &self.replays, state: guard })
@@ -331,11 +329,6 @@ impl Graph {
     /// Most bytes of local memory per thread that a launch needs.
     pub(crate) fn local_per_thread(&self) -> u32 {
         self.local_per_thread
-    }
-
-    /// The last replay.
-    pub(crate) fn last(&self) -> Option<Submission> {
-        self.replays.last()
     }
 
     /// The launches that were added as such.
@@ -354,7 +347,7 @@ impl Graph {
     /// other arguments are still running.
     ///
     /// The graph keeps the buffers that `args` names until it goes, or until another patch replaces their
-    /// addresses.
+    /// addresses. One whose last address is replaced is used by the replays that were started, and by no other.
     ///
     /// ```
     /// # use hcq::{Args, Device, LaunchConfig, Selector};
@@ -393,7 +386,7 @@ impl Graph {
         let places = replaced(launch, index, args)?;
         let (number, end) = (launch.number, index + places.len());
         let mut state = lock(&self.state);
-        let State { encodings, parameters, patched, .. } = &mut *state;
+        let State { encodings, parameters, named, .. } = &mut *state;
         for (place, new) in places.iter().zip(args.places()) {
             parameters[number][place.clone()].copy_from_slice(&args.as_bytes()[new.clone()]);
         }
@@ -402,12 +395,10 @@ impl Graph {
                 encoding.stale.push(number);
             }
         }
-        let over = |p: &mut Patched| p.launch == number && (index..end).contains(&p.index);
-        let over: Vec<Patched> = patched.extract_if(.., over).collect();
-        for (at, buffer) in args.addresses() {
-            buffer.mark_graph(&self.replays);
-            patched.push(Patched { launch: number, index: index + at, _buffer: buffer.clone() });
-        }
+        args.buffers().for_each(|buffer| buffer.mark_graph(&self.replays));
+        let over = named.replace(number, index..end, args.addresses());
+        // Under the lock: no replay starts meanwhile.
+        over.iter().for_each(|buffer| buffer.unmark_graph(&self.replays));
         drop(state);
         // Outside the lock, because it may free memory.
         drop(over);

@@ -18,6 +18,7 @@ use crate::submission::timeline::{Slot, SyncPoint, Timestamp};
 pub(crate) mod copy_kernel;
 pub(crate) mod encoding;
 pub(crate) mod graph;
+pub(crate) mod named;
 pub(crate) mod submitter;
 
 /// Kernels in blocks of one shape that a queue remembers.
@@ -204,18 +205,17 @@ impl Queue {
         self.submitter.check_launches()?;
         self.submitter.prepare(graph.local_per_thread())?;
         self.submitter.recorder().settle();
-        // One that was stopped runs no more.
-        if let Some((timeline, value)) = graph.last().filter(|(timeline, value)| !timeline.has_ended(*value))
-        {
+        // From here on no other queue replays it.
+        let mut replay = graph.replay()?;
+        for (timeline, value) in replay.earlier() {
             self.submitter.wait_for(&timeline, value)?;
         }
-        let mut replay = graph.replay()?;
         let words = self.submitter.recorder().words();
         let before = words.len();
         words.extend(replay.words());
         match self.submitter.submit(replay.segments()) {
             Ok(point) => {
-                replay.submitted((point.timeline.clone(), point.value));
+                replay.submitted(&point.timeline, point.value);
                 Ok(point)
             }
             Err(error) => {

@@ -1,7 +1,7 @@
 //! The submissions that name a piece of memory.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use crate::backend::ChannelId;
@@ -13,23 +13,23 @@ use crate::sync::lock;
 /// A submission: the timeline it moves, and the value it signals.
 pub(crate) type Submission = (Arc<Timeline>, u64);
 
-/// The replays of a graph; everything the graph names refers to it.
+/// The replays of a graph; everything the graph names refers to them.
 #[derive(Debug, Default)]
 pub(crate) struct Replays {
-    last: Mutex<Option<Submission>>,
+    work: Uses,
     /// The graph is gone, and will not be replayed again.
     closed: AtomicBool,
 }
 
 impl Replays {
-    /// The last one.
-    pub fn last(&self) -> Option<Submission> {
-        lock(&self.last).clone()
+    /// Those that have not ended.
+    pub fn pending(&self) -> Vec<Submission> {
+        self.work.pending()
     }
 
-    /// Another was submitted.
-    pub fn set_last(&self, submission: Submission) {
-        *lock(&self.last) = Some(submission);
+    /// Another was submitted: the one that will signal `value`.
+    pub fn mark(&self, timeline: &Arc<Timeline>, value: u64) {
+        self.work.mark(timeline, value);
     }
 
     /// The graph goes away.
@@ -45,6 +45,12 @@ enum Use {
     Work(Submission),
     /// A graph that can be replayed at any time.
     Graph(Arc<Replays>),
+}
+
+impl Use {
+    fn is_of(&self, replays: &Arc<Replays>) -> bool {
+        matches!(self, Self::Graph(r) if Arc::ptr_eq(r, replays))
+    }
 }
 
 /// The submissions that name a piece of memory: the last one of each queue, and the graphs.
@@ -64,28 +70,37 @@ impl Uses {
             if let Use::Work((t, v)) = u
                 && Arc::ptr_eq(t, timeline)
             {
-                *v = value;
+                // Work that is recorded and not submitted may be known already when a replay is.
+                *v = if reached(*v, value) { *v } else { value };
                 return;
             }
         }
-        // Before the list grows, what has ended is forgotten: in its life a kernel is launched by many queues.
-        let ended = |u: &mut Use| matches!(u, Use::Work((t, v)) if t.has_ended(*v));
-        let over: Vec<Use> = match uses.len() == uses.capacity() {
-            true => uses.extract_if(.., ended).collect(),
-            false => Vec::new(),
-        };
-        uses.push(Use::Work((timeline.clone(), value)));
-        drop(uses);
-        // Outside the lock: the end of a timeline frees memory.
-        drop(over);
+        Self::push(uses, Use::Work((timeline.clone(), value)));
     }
 
     /// A graph names the memory.
     pub fn mark_graph(&self, replays: &Arc<Replays>) {
-        let mut uses = lock(&self.0);
-        if !uses.iter().any(|u| matches!(u, Use::Graph(r) if Arc::ptr_eq(r, replays))) {
-            uses.push(Use::Graph(replays.clone()));
+        let uses = lock(&self.0);
+        if !uses.iter().any(|u| u.is_of(replays)) {
+            Self::push(uses, Use::Graph(replays.clone()));
         }
+    }
+
+    /// A graph, which cannot be replayed meanwhile, names the memory no more: its replays so far do.
+    pub fn unmark_graph(&self, replays: &Arc<Replays>) {
+        // These first: nobody finds the memory unused in between.
+        replays.pending().iter().for_each(|(timeline, value)| self.mark(timeline, *value));
+        lock(&self.0).retain(|u| !u.is_of(replays));
+    }
+
+    /// Adds a use. Before the list grows, what has ended is forgotten: in its life a kernel is launched by many
+    /// queues and graphs.
+    fn push(mut uses: MutexGuard<'_, Vec<Use>>, new: Use) {
+        let full = uses.len() == uses.capacity();
+        let over = if full { Self::sort(&mut uses, &mut Vec::new()) } else { Vec::new() };
+        uses.push(new);
+        drop(uses);
+        drop(over);
     }
 
     /// Adds what `other` holds, and leaves nothing there.
@@ -96,33 +111,40 @@ impl Uses {
 
     /// Whether a submission of `channel` from the one that signals `value` on names the memory.
     pub fn name_after(&self, channel: ChannelId, value: u64) -> bool {
-        let of = |(t, v): &Submission| t.channel() == channel && reached(*v, value);
         lock(&self.0).iter().any(|u| match u {
-            Use::Work(submission) => of(submission),
-            Use::Graph(replays) => replays.last().as_ref().is_some_and(of),
+            Use::Work((t, v)) => t.channel() == channel && reached(*v, value),
+            Use::Graph(replays) => replays.work.name_after(channel, value),
         })
+    }
+
+    /// Adds the submissions that have not ended to `pending`. Takes out the uses that are over, for the caller to
+    /// drop outside the locks: the end of a timeline frees memory.
+    fn sort(uses: &mut Vec<Use>, pending: &mut Vec<Submission>) -> Vec<Use> {
+        let mut of_graphs = Vec::new();
+        let is_over = |u: &mut Use| match u {
+            Use::Work((timeline, value)) => {
+                let ended = timeline.has_ended(*value);
+                if !ended {
+                    pending.push((timeline.clone(), *value));
+                }
+                ended
+            }
+            Use::Graph(replays) => {
+                // Asked before its replays are: then none comes after them.
+                let (closed, before) = (replays.closed.load(Ordering::Acquire), pending.len());
+                of_graphs.extend(Self::sort(&mut lock(&replays.work.0), pending));
+                closed && pending.len() == before
+            }
+        };
+        let mut over: Vec<Use> = uses.extract_if(.., is_over).collect();
+        over.append(&mut of_graphs);
+        over
     }
 
     /// The submissions that have not ended; forgets those that have.
     fn pending(&self) -> Vec<Submission> {
-        let (mut pending, mut over) = (Vec::new(), Vec::new());
-        lock(&self.0).retain(|u| {
-            let (submission, keep) = match u {
-                Use::Work(submission) => (Some(submission.clone()), false),
-                Use::Graph(replays) => (replays.last(), !replays.closed.load(Ordering::Acquire)),
-            };
-            match submission {
-                Some((timeline, value)) if !timeline.has_ended(value) => {
-                    pending.push((timeline, value));
-                    true
-                }
-                // Dropped outside the lock: the end of a timeline frees memory.
-                submission => {
-                    over.push(submission);
-                    keep
-                }
-            }
-        });
+        let mut pending = Vec::new();
+        let over = Self::sort(&mut lock(&self.0), &mut pending);
         drop(over);
         pending
     }
@@ -148,8 +170,11 @@ impl Uses {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
     use crate::backend::tests::Books;
+    use crate::error::QueueError;
     use crate::submission::timeline::Slot;
 
     fn timelines<const N: usize>(books: &Arc<Books>) -> [Arc<Timeline>; N] {
@@ -208,17 +233,100 @@ mod tests {
         others.mark_graph(&replays);
         assert_eq!(count(&others), 1);
         assert!(others.have_ended(), "it was not replayed");
-        replays.set_last((a.clone(), 1));
+        replays.mark(&a, 1);
         assert!(!others.have_ended() && others.name_after(ChannelId(0), 1));
         books.poke(a.va(), 1);
         assert!(others.have_ended());
         assert_eq!(count(&others), 1, "it may be replayed again");
-        replays.set_last((a.clone(), 2));
+        replays.mark(&a, 2);
         replays.close();
         assert!(!others.have_ended());
         books.poke(a.va(), 2);
         assert!(others.have_ended() && uses.have_ended());
         assert_eq!(count(&others), 0, "whoever else refers to its replays");
+    }
+
+    #[test]
+    fn graphs_that_are_gone_do_not_pile_up() {
+        let books = Books::new(usize::MAX);
+        let ([a], uses) = (timelines(&books), Uses::default());
+        let busy = Arc::<Replays>::default();
+        busy.mark(&a, 1);
+        busy.close();
+        uses.mark_graph(&busy);
+        for _ in 0..1000 {
+            let replays = Arc::<Replays>::default();
+            uses.mark_graph(&replays);
+            replays.close();
+            assert!(count(&uses) <= 8, "{}", count(&uses));
+        }
+        assert!(!uses.have_ended());
+        books.poke(a.va(), 1);
+        assert!(uses.have_ended());
+        assert_eq!(count(&uses), 0);
+    }
+
+    #[test]
+    fn a_graph_that_names_the_memory_no_more_leaves_the_replays_that_did() {
+        let books = Books::new(usize::MAX);
+        let ([a, b], replays) = (timelines(&books), Arc::<Replays>::default());
+        let [uses, others] = [(); 2].map(|()| Uses::of_graph(&replays));
+        // Recorded, and not submitted.
+        uses.mark(&a, 3);
+        replays.mark(&a, 2);
+        replays.mark(&b, 1);
+        uses.unmark_graph(&replays);
+        others.unmark_graph(&replays);
+        for value in 2..9 {
+            replays.mark(&b, value);
+        }
+        books.poke(a.va(), 2);
+        assert!(!others.have_ended(), "the replay on the other queue names it");
+        books.poke(b.va(), 1);
+        assert!(others.have_ended());
+        assert!(!uses.have_ended(), "what was recorded is to come");
+        assert!(uses.name_after(ChannelId(0), 3) && !uses.name_after(ChannelId(1), 1));
+        books.poke(a.va(), 3);
+        assert!(uses.have_ended(), "later replays do not name it");
+        assert!(!replays.pending().is_empty());
+        uses.mark_graph(&replays);
+        assert!(!uses.have_ended());
+    }
+
+    /// One queue of a graph's may have been stopped while its replay on another one runs.
+    #[test]
+    fn every_replay_that_runs_counts_not_the_last_alone() {
+        let books = Books::new(usize::MAX);
+        let ([a, b], replays) = (timelines(&books), Arc::<Replays>::default());
+        let uses = Uses::of_graph(&replays);
+        replays.mark(&a, 1);
+        replays.mark(&b, 1);
+        b.stop();
+        assert!(!uses.have_ended());
+        books.poke(a.va(), 1);
+        assert!(uses.have_ended());
+    }
+
+    #[test]
+    fn a_wait_is_for_every_queue_in_whatever_order_they_end() {
+        for first in [0, 1] {
+            let books = Books::new(usize::MAX);
+            let (queues, uses) = (timelines::<2>(&books), Uses::default());
+            for timeline in &queues {
+                timeline.set_submitted(1);
+                uses.mark(timeline, 1);
+            }
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    thread::sleep(Duration::from_millis(50));
+                    books.poke(queues[first].va(), 1);
+                });
+                let error = uses.wait(Duration::from_millis(200)).unwrap_err();
+                assert!(matches!(error, Error::Queue(QueueError::Timeout { .. })), "{error}");
+            });
+            books.poke(queues[1 - first].va(), 1);
+            uses.wait(Duration::ZERO).unwrap();
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod architectures;
 mod driver_calls;
 mod examples;
+mod graphs;
 mod kernels;
 mod limits;
 mod orin;
