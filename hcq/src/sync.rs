@@ -16,6 +16,8 @@ pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Makes all earlier stores visible to the GPU before any later store: write-combined ones, and cacheable ones to
 /// a GPU that snoops.
 pub(crate) fn store_barrier() {
+    #[cfg(test)]
+    tests::at_barrier();
     #[cfg(target_arch = "x86_64")]
     {
         compiler_fence(Ordering::SeqCst);
@@ -32,4 +34,27 @@ pub(crate) fn store_barrier() {
     }
     #[cfg(not(target_arch = "x86_64"))]
     fence(Ordering::SeqCst);
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::cell::RefCell;
+
+    type Watch = Box<dyn Fn()>;
+
+    thread_local! {
+        static WATCH: RefCell<Option<Watch>> = const { RefCell::new(None) };
+    }
+
+    /// Does `work`, and calls `watch` at each barrier of this thread meanwhile.
+    pub(crate) fn with_barriers_watched<T>(watch: impl Fn() + 'static, work: impl FnOnce() -> T) -> T {
+        WATCH.set(Some(Box::new(watch)));
+        let done = work();
+        WATCH.set(None);
+        done
+    }
+
+    pub(super) fn at_barrier() {
+        WATCH.with_borrow(|watch| watch.iter().for_each(|watch| watch()));
+    }
 }

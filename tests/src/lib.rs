@@ -14,7 +14,7 @@
 //! # Layers
 //! ```text
 //! programs  links random_programs soak  # programs that use other tests
-//! subjects  bench conformance copies faults fuzz graphs launches memory ordering queues windows  # tests
+//! subjects  bench conformance copies faults fuzz graphs launches lifetimes memory ordering queues windows  # tests
 //! harness   harness kernels output      # what tests share
 //! ```
 
@@ -27,6 +27,7 @@ mod graphs;
 mod harness;
 mod kernels;
 mod launches;
+mod lifetimes;
 mod links;
 mod memory;
 mod ordering;
@@ -63,6 +64,7 @@ pub fn suite_for_every_sm() -> Vec<Test> {
         launches::TESTS,
         ordering::TESTS,
         graphs::TESTS,
+        lifetimes::TESTS,
         links::TESTS,
         windows::TESTS,
         faults::TESTS,

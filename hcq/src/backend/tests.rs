@@ -32,6 +32,8 @@ pub(crate) struct Books {
     /// Rings and USERD pages, by channel.
     channels: Mutex<HashMap<u64, [Words; 2]>>,
     next_channel: AtomicU64,
+    /// Called when a doorbell rings.
+    pub at_doorbell: Mutex<Option<Box<dyn Fn() + Send>>>,
 }
 
 impl Books {
@@ -55,6 +57,7 @@ impl Books {
             full_at,
             channels: Mutex::default(),
             next_channel: AtomicU64::new(1),
+            at_doorbell: Mutex::default(),
         })
     }
 
@@ -63,12 +66,27 @@ impl Books {
         lock(&self.live).values().map(|(va, len, _)| (*va, *len)).collect()
     }
 
-    /// Writes a word of memory, as the GPU does.
-    pub fn poke(&self, va: GpuVa, word: u64) {
+    /// Does something with a word of memory, as the GPU does.
+    fn with_word<T>(&self, va: GpuVa, then: impl FnOnce(&AtomicU64) -> T) -> T {
         let live = lock(&self.live);
         let (start, _, words) =
             live.values().find(|(at, len, _)| (*at..at + len).contains(&va.raw())).expect("mapped");
-        words[((va.raw() - *start) / 8) as usize].store(word, Ordering::Release);
+        then(&words[((va.raw() - *start) / 8) as usize])
+    }
+
+    /// Writes a word of memory.
+    pub fn poke(&self, va: GpuVa, word: u64) {
+        self.with_word(va, |at| at.store(word, Ordering::Release));
+    }
+
+    /// Reads a word of memory.
+    pub fn peek(&self, va: GpuVa) -> u64 {
+        self.with_word(va, |at| at.load(Ordering::Acquire))
+    }
+
+    /// An entry of a channel's ring.
+    pub fn ring_entry(&self, channel: ChannelId, index: usize) -> u64 {
+        lock(&self.channels)[&channel.0][0][index].load(Ordering::Relaxed)
     }
 
     /// A word of a channel's USERD, at a byte offset.
@@ -137,7 +155,9 @@ impl Backend for Books {
         assert!(lock(&self.channels).remove(&channel.0).is_some(), "destroyed twice");
     }
 
-    fn ring_doorbell(&self, _: u32) {}
+    fn ring_doorbell(&self, _: u32) {
+        lock(&self.at_doorbell).iter().for_each(|at_doorbell| at_doorbell());
+    }
 
     fn channel_error(&self, _: ChannelId) -> Option<u32> {
         None

@@ -278,6 +278,28 @@ mod tests {
     use crate::backend::tests::Books;
     use crate::error::QueueError;
 
+    /// A copy that its thread waited for in vain may still read or write its slot.
+    #[test]
+    fn a_slot_is_used_again_when_its_last_copy_has_ended() {
+        let books = Books::new(usize::MAX);
+        let staging = Staging::new(&books.core(), &Arc::default()).unwrap();
+        let (at, timeline) = (GpuVa::inside(0x10_0000_0000), staging.timeline.clone());
+        let in_vain = |result: Result<(), Error>, value: u64| {
+            let timeout =
+                matches!(result, Err(Error::Queue(QueueError::Timeout { wanted, .. })) if wanted == value);
+            assert!(timeout && timeline.submitted() == value, "{result:?}, {}", timeline.submitted());
+        };
+        in_vain(staging.upload(at, &[1; 4]), 1);
+        let slot = lock(&staging.slots.free).last().expect("given back").offset;
+        in_vain(staging.upload(at, &[2; 4]), 1);
+        in_vain(staging.download(at, &mut [0; 4]), 1);
+        let mut staged = [0; 4];
+        staging.memory.read(slot, &mut staged).unwrap();
+        assert_eq!(staged, [1; 4], "the first copy reads it");
+        books.poke(timeline.va(), 1);
+        in_vain(staging.download(at, &mut [0; 4]), 2);
+    }
+
     #[test]
     fn a_copy_that_was_refused_does_not_go_with_the_next() {
         let books = Books::new(usize::MAX);

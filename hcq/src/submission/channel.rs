@@ -226,8 +226,41 @@ impl Drop for Channel {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
     use crate::backend::tests::Books;
+    use crate::submission::gpfifo::GP_PUT;
+    use crate::sync::lock;
+    use crate::sync::tests::with_barriers_watched;
+
+    /// Once `GP_PUT` has moved the GPU may fetch what it names, and once the doorbell rings it looks for it.
+    #[test]
+    fn commands_and_entries_are_stored_then_gp_put_then_the_doorbell_with_barriers_between() {
+        let books = Books::new(usize::MAX);
+        let mut channel = Channel::new(&books.core(), &Arc::default(), Engine::Copy).unwrap();
+        let (id, at) = (channel.fifo.id(), channel.commands.va());
+        let seen = Arc::<Mutex<Vec<_>>>::default();
+        let look = |place: &'static str| {
+            let (books, seen) = (books.clone(), seen.clone());
+            move || {
+                let put = books.userd_word(id, GP_PUT);
+                lock(&seen).push((place, books.peek(at) as u32, books.ring_entry(id, 0), put));
+            }
+        };
+        *lock(&books.at_doorbell) = Some(Box::new(look("doorbell")));
+        let mut words = Pushbuffer::default();
+        words.wait_for_engine();
+        let (command, dwords) = (words.words()[0], words.len() as u32);
+        with_barriers_watched(look("barrier"), || channel.submit(&mut words, 0, &[])).unwrap();
+        *lock(&books.at_doorbell) = None;
+        let entry = Segment { va: at, dwords }.entry(false);
+        assert_ne!((command, entry), (0, 0));
+        assert_eq!(
+            *lock(&seen),
+            [("barrier", command, entry, 0), ("barrier", command, entry, 1), ("doorbell", command, entry, 1)]
+        );
+    }
 
     #[test]
     fn what_was_not_handed_over_is_as_before_and_can_be_handed_over_later() {

@@ -14,7 +14,7 @@ use crate::serial::reached;
 use crate::sync::store_barrier;
 
 /// Byte offset of `GP_PUT` in USERD (`clc76f.h`, the same in all later channel classes).
-const GP_PUT: usize = 0x8c;
+pub(crate) const GP_PUT: usize = 0x8c;
 
 /// Most dwords one entry can name: 21 bits.
 pub(crate) const MAX_DWORDS: usize = (1 << 21) - 1;
@@ -30,7 +30,7 @@ pub(crate) struct Segment {
 
 impl Segment {
     /// As the hardware reads it: address in bits 39:2, length in 62:42, the level of a subroutine in 41.
-    fn entry(self, subroutine: bool) -> u64 {
+    pub fn entry(self, subroutine: bool) -> u64 {
         self.va.raw() | u64::from(self.dwords) << 42 | u64::from(subroutine) << 41
     }
 }
