@@ -270,17 +270,20 @@ mod tests {
     fn a_graph_that_names_the_memory_no_more_leaves_the_replays_that_did() {
         let books = Books::new(usize::MAX);
         let ([a, b], replays) = (timelines(&books), Arc::<Replays>::default());
-        let uses = Uses::of_graph(&replays);
+        let [uses, others] = [(); 2].map(|()| Uses::of_graph(&replays));
         // Recorded, and not submitted.
         uses.mark(&a, 3);
         replays.mark(&a, 2);
         replays.mark(&b, 1);
         uses.unmark_graph(&replays);
+        others.unmark_graph(&replays);
         for value in 2..9 {
             replays.mark(&b, value);
         }
-        books.poke(b.va(), 1);
         books.poke(a.va(), 2);
+        assert!(!others.have_ended(), "the replay on the other queue names it");
+        books.poke(b.va(), 1);
+        assert!(others.have_ended());
         assert!(!uses.have_ended(), "what was recorded is to come");
         assert!(uses.name_after(ChannelId(0), 3) && !uses.name_after(ChannelId(1), 1));
         books.poke(a.va(), 3);

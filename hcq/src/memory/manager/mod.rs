@@ -357,6 +357,10 @@ impl MemoryManager {
             let source = Box::new(error);
             return Error::Memory(MemoryError::ProcessLimit { what, len, limit, used, source });
         }
+        if matches!(error, Error::Driver(DriverError::Mmap { .. })) {
+            // The driver had the memory: its sizes are not the reason.
+            return error;
+        }
         let free = if known { self.backend.free_memory().ok() } else { None };
         Error::Memory(MemoryError::OutOfMemory { what, len, free, total, source: Box::new(error) })
     }
