@@ -134,8 +134,8 @@ mod tests {
     #[test]
     fn values_and_names_count_at_every_level() {
         for (text, whole) in [
-            (r#"{"a":[1,-2,0.5,null],"b":{"c":true}}"#, true),
-            (r#"[1,2,3,4,5,6,7,8,9]"#, true),
+            (r#"{"a":[1,-2,0.5],"b":{"c":null}}"#, true),
+            (r#"[true,2,3,4,5,6,7,8,9]"#, true),
             (r#"[1,2,3,4,5,6,7,8,9,10]"#, false),
             (r#"{"a":1,"b":2,"c":3,"d":4,"e":5}"#, false),
             (r#"[[[[[[[[[[[]]]]]]]]]]]"#, false),
