@@ -304,7 +304,7 @@ impl Watch {
     }
 
     fn access(&mut self, core: &mut Core<'_>, access: &WarpAccess) {
-        if let Some(reach) = Reach::of(access) {
+        if let Some(reach) = reach(access) {
             self.access_at(core, access, &reach);
         }
     }
@@ -469,10 +469,23 @@ fn plain(core: &Core<'_>, op: &MicroOp, memory: act::Memory, loaded: Group) -> (
     let data = (memory.access == Access::Store && op.c != ZERO).then_some(op.c);
     let access = WarpAccess { memory, lanes, places, data, loaded, by: core.warp.index };
     let reach = match extent {
-        Extent::Mixed => Reach::of(&access),
-        _ => Reach::of_addresses(extent, &at, lanes, memory.bytes),
+        Extent::Mixed => reach(&access),
+        _ => Reach::of(extent, &at, lanes, memory.bytes),
     };
     (access, reach)
+}
+
+/// The extent of an access; `None` if no lane makes it.
+fn reach(access: &WarpAccess) -> Option<Reach> {
+    let extent = |place: Place| match place {
+        Place::Global(_) => Extent::Global,
+        Place::Shared(_) => Extent::Shared,
+        Place::Local(_) => Extent::Local,
+    };
+    let all = extent(*access.places.get(access.lanes.trailing_zeros() as usize)?);
+    let mixed = lanes(access.lanes).any(|lane| extent(access.places[lane as usize]) != all);
+    let at = each(|lane| access.places[lane].offset());
+    Reach::of(if mixed { Extent::Mixed } else { all }, &at, access.lanes, access.memory.bytes)
 }
 
 /// The memory that a generic address names.

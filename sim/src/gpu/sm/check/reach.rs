@@ -1,7 +1,6 @@
 //! Extent of an access of a warp, found once for all checks.
 
-use crate::gpu::sm::check::{Place, WarpAccess, lanes};
-use crate::gpu::sm::lanes::{each, has};
+use crate::gpu::sm::lanes::has;
 
 /// Memory that an access reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,26 +26,9 @@ pub(super) struct Reach {
     pub aligned: bool,
 }
 
-fn extent(place: Place) -> Extent {
-    match place {
-        Place::Global(_) => Extent::Global,
-        Place::Shared(_) => Extent::Shared,
-        Place::Local(_) => Extent::Local,
-    }
-}
-
 impl Reach {
-    /// The extent of `access`; `None` if no lane makes it.
-    pub fn of(access: &WarpAccess) -> Option<Self> {
-        let first = access.places.get(access.lanes.trailing_zeros() as usize)?;
-        let all = extent(*first);
-        let mixed = lanes(access.lanes).any(|lane| extent(access.places[lane as usize]) != all);
-        let at = each(|lane| access.places[lane].offset());
-        Self::of_addresses(if mixed { Extent::Mixed } else { all }, &at, access.lanes, access.memory.bytes)
-    }
-
     /// The extent of an access of `lanes` at these addresses of one memory; `None` if there are no lanes.
-    pub fn of_addresses(extent: Extent, at: &[u64; 32], lanes: u32, bytes: u32) -> Option<Self> {
+    pub fn of(extent: Extent, at: &[u64; 32], lanes: u32, bytes: u32) -> Option<Self> {
         let first = lanes.trailing_zeros() as usize;
         let (base, bytes) = (*at.get(first)?, u64::from(bytes));
         let (mut start, mut last, mut bits, mut apart, mut step) = (base, base, 0, 0, 0);
@@ -75,9 +57,10 @@ impl Reach {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gpu::sm::lanes::each;
 
     fn reach(lanes: u32, at: impl Fn(u64) -> u64) -> Reach {
-        Reach::of_addresses(Extent::Global, &each(|lane| at(lane as u64)), lanes, 4).expect("lanes")
+        Reach::of(Extent::Global, &each(|lane| at(lane as u64)), lanes, 4).expect("lanes")
     }
 
     #[test]
@@ -93,6 +76,6 @@ mod tests {
         assert_eq!((part.start, part.end, part.aligned), (80, Some(112), true));
         assert!(!reach(1, |_| 6).aligned && reach(2, |lane| 6 * (1 - lane.min(1))).aligned);
         assert_eq!(reach(1, |_| u64::MAX - 3).end, None);
-        assert!(Reach::of_addresses(Extent::Shared, &[0; 32], 0, 4).is_none());
+        assert!(Reach::of(Extent::Shared, &[0; 32], 0, 4).is_none());
     }
 }
