@@ -17,9 +17,6 @@ use crate::gpu::sm::core::{Core, Flow};
 use crate::gpu::sm::fault::esr;
 use crate::gpu::sm::warp::{Wait, Waiting, Warp};
 
-/// Threads that a block has at most.
-const MOST: u32 = 1024;
-
 /// Arrival of threads at a barrier.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
@@ -44,8 +41,7 @@ impl Core<'_> {
         let warp = self.warp.index;
         let live = self.warp.live;
         let barrier = &mut self.block.barriers[id as usize];
-        let known = count.is_multiple_of(32) && count <= MOST && (waits || count != 0);
-        if !known || barrier.has_begun() && barrier.wanted != count {
+        if !barrier.takes(count, waits) {
             return self.raise(esr::ILLEGAL_INSTR_PARAM, lanes, None, None);
         }
         barrier.wanted = count;

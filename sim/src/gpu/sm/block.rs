@@ -7,6 +7,9 @@ use crate::gpu::sm::slots::FileLayout;
 use crate::gpu::sm::warp::{Wait, Warp};
 use crate::gpu::sm::written::WrittenBytes;
 
+/// Threads that a block has at most.
+const MOST: u32 = 1024;
+
 /// One of the 16 barriers of a block.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Barrier {
@@ -26,6 +29,12 @@ impl Barrier {
     /// Whether threads have come to it since it was last complete.
     pub fn has_begun(&self) -> bool {
         self.arrived != 0 || !self.partial.is_empty()
+    }
+
+    /// Whether it takes an arrival with this count, after those that have come.
+    pub fn takes(&self, count: u32, waits: bool) -> bool {
+        let known = count.is_multiple_of(32) && count <= MOST && (waits || count != 0);
+        known && (!self.has_begun() || self.wanted == count)
     }
 
     /// Back to the state of a block that begins.

@@ -76,6 +76,27 @@ fn a_barrier_that_too_few_threads_can_reach_hangs_and_is_found() {
     }
 }
 
+#[test]
+fn a_count_that_a_barrier_refuses_is_found() {
+    let waits = |count| [0, 0, 1, count];
+    let later = [1000, 0, 1, 96];
+    for (ways, text) in [
+        (vec![waits(48); 2], "comes to barrier 1 with a count of 48: not that of whole warps"),
+        (
+            vec![waits(64), waits(64), later, later],
+            "comes to barrier 1 with a count of 96 after threads with 64",
+        ),
+        (vec![[0, 0, 2, 0]; 2], "arrives at barrier 1 without a count"),
+    ] {
+        let (findings, ended) = named_barrier(&ways);
+        assert_eq!(ended.expect_err(text).code, esr::ILLEGAL_INSTR_PARAM);
+        assert!(
+            findings.iter().any(|found| found.check == Checks::SYNC && found.text == text),
+            "{findings:#?}"
+        );
+    }
+}
+
 /// A kernel of `waits.ptx` with one block of 64 threads.
 fn waits(name: &str, checks: Checks) -> (Vec<Finding>, Result<Counters, Fault>) {
     let kernel = Kernel::from_path("tests/data/waits.sm_87.cubin", name)

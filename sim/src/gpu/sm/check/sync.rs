@@ -1,12 +1,14 @@
 //! Barriers of a block, and collective operations of a warp's lanes.
 
 use crate::findings::Checks;
+use crate::gpu::sm::barrier::Arrival;
 use crate::gpu::sm::block::Block;
 use crate::gpu::sm::check::act::Act;
 use crate::gpu::sm::check::{Place, Watch, event, finding_of, lanes};
 use crate::gpu::sm::core::Core;
 use crate::gpu::sm::mbarrier::Phase;
 use crate::gpu::sm::micro_op::MicroOp;
+use crate::gpu::sm::ops::control::arrival;
 use crate::gpu::sm::ops::special::exchange;
 use crate::gpu::sm::warp::{Wait, Waiting};
 
@@ -18,21 +20,30 @@ const ELSEWHERE: &str = "waits for lanes of its warp that wait elsewhere";
 impl Watch {
     /// BAR: operands as the operation takes them.
     pub(super) fn barrier(&mut self, core: &Core<'_>, op: &MicroOp) {
-        let lane = core.mask.trailing_zeros() & 31;
-        let a = core.src(op.a)[lane as usize];
-        let id = if op.k[3] != 0 { a & 15 } else { a };
-        if id >= 16 {
-            return;
-        }
+        let Arrival { id, count, waits, .. } = arrival(core, op);
+        let barrier = &core.block.barriers[id as usize];
         if self.checks.contains(Checks::SYNC) {
+            let lane = core.mask.trailing_zeros() & 31;
             self.divided(core, id, lane);
+            if !barrier.takes(count, waits) {
+                let (wanted, begun) = (barrier.wanted, barrier.has_begun());
+                let text = match (begun && wanted != count, count) {
+                    (true, _) => {
+                        format!("comes to barrier {id} with a count of {count} after threads with {wanted}")
+                    }
+                    (false, 0) => format!("arrives at barrier {id} without a count"),
+                    (false, _) => {
+                        format!("comes to barrier {id} with a count of {count}: not that of whole warps")
+                    }
+                };
+                self.report(core, Checks::SYNC, lane, &text, None, None);
+            }
         }
         if self.checks.contains(Checks::RACE) {
-            let barrier = &core.block.barriers[id as usize];
             let first = !barrier.has_begun();
             let block = self.blocks.entry(core.block.index).or_default();
             block.resume(core.warp.index);
-            block.arrive(core.warp.index, id as usize, first, op.k[0] != 0);
+            block.arrive(core.warp.index, id as usize, first, waits);
         }
     }
 

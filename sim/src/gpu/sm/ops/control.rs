@@ -5,7 +5,7 @@ use crate::gpu::sm::core::{Core, Flow};
 use crate::gpu::sm::fault::esr;
 use crate::gpu::sm::lanes::each;
 use crate::gpu::sm::lower::{Lower, Refusal};
-use crate::gpu::sm::micro_op::warp_ops;
+use crate::gpu::sm::micro_op::{MicroOp, warp_ops};
 use crate::gpu::sm::warp::{Path, Wait, Waiting};
 
 use sass::Encoding;
@@ -224,11 +224,7 @@ warp_ops! {
 
     /// BAR: id in A (or packed with the count), count in B; k: 0 waits, 1 reduces, 2 OR, 3 packed.
     BlockBarrier(core, op) {
-        let lane = core.mask.trailing_zeros() as usize & 31;
-        let (a, b) = (core.src(op.a)[lane], core.src(op.b)[lane]);
-        let (id, count) = if op.k[3] != 0 { (a & 15, a >> 16 & 0xfff) } else { (a & 15, b) };
-        let votes = if op.k[1] != 0 { core.pred(op.ps[0]) } else { 0 };
-        let arrival = Arrival { id, count, lanes: core.mask, waits: op.k[0] != 0, votes, any: op.k[2] != 0 };
+        let arrival = arrival(core, op);
         core.arrive(arrival)
     }
 
@@ -238,6 +234,15 @@ warp_ops! {
         core.put_pred(op.pd[0], if any { u32::MAX } else { 0 });
         Flow::Next
     }
+}
+
+/// The arrival of the current lanes at a BAR.
+pub(crate) fn arrival(core: &Core<'_>, op: &MicroOp) -> Arrival {
+    let lane = core.mask.trailing_zeros() as usize & 31;
+    let (a, b) = (core.src(op.a)[lane], core.src(op.b)[lane]);
+    let (id, count) = if op.k[3] != 0 { (a & 15, a >> 16 & 0xfff) } else { (a & 15, b) };
+    let votes = if op.k[1] != 0 { core.pred(op.ps[0]) } else { 0 };
+    Arrival { id, count, lanes: core.mask, waits: op.k[0] != 0, votes, any: op.k[2] != 0 }
 }
 
 pub(super) fn nop(l: &mut Lower<'_>) -> Result<(), Refusal> {
