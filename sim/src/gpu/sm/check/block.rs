@@ -1,5 +1,7 @@
 //! State of a block for the checks: accesses to its shared memory, and the barriers that ordered its warps.
 
+use rustc_hash::FxHashMap;
+
 use crate::gpu::sm::check::WarpAccess;
 use crate::gpu::sm::check::early::EarlyLoads;
 use crate::gpu::sm::check::lane_order::LaneOrder;
@@ -11,6 +13,48 @@ use crate::gpu::sm::check::shadow::Shadow;
 use crate::gpu::sm::check::unfinished::UnfinishedCopies;
 
 use sass::Access;
+
+/// The number of no block.
+const NONE: u64 = u64::MAX;
+
+/// The blocks of a launch, of which one runs at a time.
+#[derive(Debug)]
+pub(super) struct Blocks {
+    running: (u64, Box<BlockWatch>),
+    others: FxHashMap<u64, Box<BlockWatch>>,
+}
+
+impl Default for Blocks {
+    fn default() -> Self {
+        Blocks { running: (NONE, Box::default()), others: FxHashMap::default() }
+    }
+}
+
+impl Blocks {
+    /// Returns the state of a block, which runs now.
+    #[inline]
+    pub fn of(&mut self, index: u64) -> &mut BlockWatch {
+        if self.running.0 != index {
+            self.exchange(index);
+        }
+        &mut self.running.1
+    }
+
+    #[cold]
+    fn exchange(&mut self, index: u64) {
+        let next = (index, self.others.remove(&index).unwrap_or_default());
+        let (before, block) = std::mem::replace(&mut self.running, next);
+        if before != NONE {
+            self.others.insert(before, block);
+        }
+    }
+
+    /// Removes a block that has ended.
+    pub fn end(&mut self, index: u64) -> BlockWatch {
+        self.of(index);
+        *std::mem::replace(&mut self.running, (NONE, Box::default())).1
+    }
+}
 
 /// A block while it is checked.
 #[derive(Debug, Default)]

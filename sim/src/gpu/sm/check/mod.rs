@@ -39,11 +39,9 @@ mod unfinished;
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
-
 use crate::findings::{Checks, Event, Finding, Findings};
 use crate::gpu::sm::check::act::Act;
-use crate::gpu::sm::check::block::BlockWatch;
+use crate::gpu::sm::check::block::{BlockWatch, Blocks};
 use crate::gpu::sm::check::bounds::Bounds;
 use crate::gpu::sm::check::fences::Fences;
 use crate::gpu::sm::check::in_ledger::{InLedger, Watched};
@@ -68,7 +66,7 @@ pub(crate) struct Watch {
     findings: Arc<Findings>,
     /// Effect of each op, decoded on first use.
     acts: Vec<Option<(Act, Registers)>>,
-    blocks: FxHashMap<u64, BlockWatch>,
+    blocks: Blocks,
     /// Last accesses to global memory, and the order of the blocks.
     global: Shadow,
     order: Clocks,
@@ -136,7 +134,7 @@ impl Watch {
             checks,
             findings,
             acts: Vec::new(),
-            blocks: FxHashMap::default(),
+            blocks: Blocks::default(),
             global: Shadow::of_grid(),
             order: Clocks::default(),
             races: Races::default(),
@@ -197,10 +195,7 @@ impl Watch {
     pub fn end_block(&mut self, index: u64) {
         self.order.end(index as u32);
         self.fences.end(index as u32);
-        let mut block = self.blocks.remove(&index);
-        if let Some(block) = &mut block {
-            block.unfinished.end().for_each(|finding| self.findings.record(finding));
-        }
+        self.blocks.end(index).unfinished.end().for_each(|finding| self.findings.record(finding));
         if let Some(late) = &mut self.late {
             late.end_block(index);
         }
@@ -220,7 +215,7 @@ impl Watch {
 
     /// Returns the state of the core's block.
     fn block(&mut self, core: &Core<'_>) -> &mut BlockWatch {
-        self.blocks.entry(core.block.index).or_default()
+        self.blocks.of(core.block.index)
     }
 
     /// The core's block begins or ends a time slice.
@@ -267,7 +262,7 @@ impl Watch {
     fn access(&mut self, core: &mut Core<'_>, access: &WarpAccess) {
         // Misaligned accesses fault.
         let width = u64::from(access.memory.bytes.max(1).next_power_of_two());
-        if lanes(access.lanes).any(|lane| !access.places[lane as usize].offset().is_multiple_of(width)) {
+        if lanes(access.lanes).any(|lane| access.places[lane as usize].offset() & (width - 1) != 0) {
             return;
         }
         if self.checks.contains(Checks::MEMORY) {

@@ -23,7 +23,7 @@ impl Watch {
         if self.checks.contains(Checks::RACE) {
             let barrier = &core.block.barriers[id as usize];
             let first = barrier.arrived == 0 && barrier.partial.is_empty();
-            let block = self.blocks.entry(core.block.index).or_default();
+            let block = self.blocks.of(core.block.index);
             block.resume(core.warp.index);
             block.arrive(core.warp.index, id as usize, first, op.k[0] != 0);
         }
