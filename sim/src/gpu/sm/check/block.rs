@@ -1,6 +1,6 @@
 //! State of a block for the checks: accesses to its shared memory, and the barriers that ordered its warps.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use crate::gpu::sm::check::WarpAccess;
 use crate::gpu::sm::check::early::EarlyLoads;
@@ -14,6 +14,73 @@ use crate::gpu::sm::check::unfinished::UnfinishedCopies;
 
 use rustc_hash::FxHashMap;
 use sass::Access;
+
+/// The number of no block.
+const NONE: u64 = u64::MAX;
+
+/// The blocks of a launch, of which one runs at a time.
+#[derive(Debug)]
+pub(super) struct Blocks {
+    running: (u64, Box<BlockWatch>),
+    others: FxHashMap<u64, Box<BlockWatch>>,
+}
+
+impl Default for Blocks {
+    fn default() -> Self {
+        Blocks { running: (NONE, Box::default()), others: FxHashMap::default() }
+    }
+}
+
+impl Blocks {
+    /// Returns the state of a block, which runs now.
+    #[inline]
+    pub fn of(&mut self, index: u64) -> &mut BlockWatch {
+        if self.running.0 != index {
+            self.exchange(index);
+        }
+        &mut self.running.1
+    }
+
+    /// Returns the state of a block that has begun.
+    pub fn get(&self, index: u64) -> Option<&BlockWatch> {
+        let (running, block) = &self.running;
+        if *running == index { Some(block) } else { self.others.get(&index).map(Box::as_ref) }
+    }
+
+    #[cold]
+    fn exchange(&mut self, index: u64) {
+        let next = (index, self.others.remove(&index).unwrap_or_default());
+        let (before, block) = std::mem::replace(&mut self.running, next);
+        if before != NONE {
+            self.others.insert(before, block);
+        }
+    }
+
+    /// Removes a block that has ended.
+    pub fn end(&mut self, index: u64) -> BlockWatch {
+        self.of(index);
+        *std::mem::replace(&mut self.running, (NONE, Box::default())).1
+    }
+}
+
+/// The phases of a barrier: what the warps know that arrive in each.
+#[derive(Debug, Default)]
+struct Phases {
+    /// Those that no warp waits for any more.
+    ended: usize,
+    open: VecDeque<Knowledge>,
+}
+
+impl Phases {
+    /// Begins a phase, and forgets those before `oldest`, or all, which no warp waits for.
+    fn begin(&mut self, oldest: Option<usize>) {
+        let all = self.ended + self.open.len();
+        let ended = oldest.unwrap_or(all).min(all) - self.ended;
+        self.open.drain(..ended);
+        self.ended += ended;
+        self.open.push_back(Knowledge::default());
+    }
+}
 
 /// A block while it is checked.
 #[derive(Debug, Default)]
@@ -37,8 +104,8 @@ pub(super) struct BlockWatch {
     pub unfinished: UnfinishedCopies,
     /// Products of matrices in shared memory that warps have not waited for.
     pub products: Products,
-    /// Arrivals at each barrier, phase by phase.
-    barriers: [Vec<Knowledge>; 16],
+    /// Arrivals at each barrier.
+    barriers: [Phases; 16],
     /// Phases that warps wait for: warp, barrier, phase.
     waiting: Vec<(u32, usize, usize)>,
 }
@@ -48,11 +115,12 @@ impl BlockWatch {
     pub fn arrive(&mut self, warp: u32, barrier: usize, first: bool, waits: bool) {
         let passed = self.clocks.release(warp);
         let phases = &mut self.barriers[barrier & 15];
-        if first || phases.is_empty() {
-            phases.push(Knowledge::default());
+        if first || phases.open.is_empty() {
+            let waits = self.waiting.iter().filter(|(_, other, _)| *other == barrier & 15);
+            phases.begin(waits.map(|(.., phase)| *phase).min());
         }
-        let phase = phases.len() - 1;
-        phases[phase].join(&passed);
+        let phase = phases.ended + phases.open.len() - 1;
+        phases.open[phase - phases.ended].join(&passed);
         if waits {
             self.waiting.push((warp, barrier & 15, phase));
         }
@@ -63,7 +131,8 @@ impl BlockWatch {
         let BlockWatch { clocks, barriers, waiting, .. } = self;
         waiting.retain(|&(waiter, barrier, phase)| {
             if waiter == warp {
-                clocks.acquire(warp, &barriers[barrier][phase]);
+                let phases = &barriers[barrier];
+                clocks.acquire(warp, &phases.open[phase - phases.ended]);
             }
             waiter != warp
         });

@@ -97,8 +97,11 @@ impl EarlyLoads {
     /// Whether any of these registers of a warp may hold a value of one.
     #[inline]
     pub fn touches(&self, warp: u32, registers: &[u64; 4]) -> bool {
-        let held = self.of_warp.get(warp as usize).map(|own| own.held).unwrap_or_default();
-        held.iter().zip(registers).any(|(held, touched)| held & touched != 0)
+        let Some(WarpLoads { held: [a, b, c, d], .. }) = self.of_warp.get(warp as usize) else {
+            return false;
+        };
+        let [e, f, g, h] = registers;
+        a & e | b & f | c & g | d & h != 0
     }
 
     /// A load of a warp, if its value has not been used.

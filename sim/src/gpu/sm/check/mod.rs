@@ -46,7 +46,7 @@ use std::sync::Arc;
 use crate::findings::{Checks, Event, Finding, Findings};
 use crate::gpu::sm::check::act::Act;
 use crate::gpu::sm::check::arrays::SharedBounds;
-use crate::gpu::sm::check::block::BlockWatch;
+use crate::gpu::sm::check::block::{BlockWatch, Blocks};
 use crate::gpu::sm::check::bounds::Bounds;
 use crate::gpu::sm::check::fences::Fences;
 use crate::gpu::sm::check::in_ledger::{InLedger, Watched};
@@ -66,7 +66,6 @@ use crate::gpu::sm::slots::ZERO;
 use crate::gpu::sm::tlb::Miss;
 use crate::pieces::seen::SeenWrites;
 
-use rustc_hash::FxHashMap;
 use sass::{Access, Space};
 
 /// The checks of one launch.
@@ -76,7 +75,7 @@ pub(crate) struct Watch {
     findings: Arc<Findings>,
     /// Each op, decoded on first use.
     steps: Vec<Option<Step>>,
-    blocks: FxHashMap<u64, BlockWatch>,
+    blocks: Blocks,
     /// Last accesses to global memory, and the order of the blocks.
     global: Shadow,
     order: Clocks,
@@ -150,7 +149,7 @@ impl Watch {
             checks,
             findings,
             steps: Vec::new(),
-            blocks: FxHashMap::default(),
+            blocks: Blocks::default(),
             global: Shadow::of_grid(),
             order: Clocks::default(),
             races: Races::default(),
@@ -248,10 +247,7 @@ impl Watch {
     pub fn end_block(&mut self, index: u64) {
         self.order.end(index as u32);
         self.fences.end(index as u32);
-        let mut block = self.blocks.remove(&index);
-        if let Some(block) = &mut block {
-            block.unfinished.end().for_each(|finding| self.findings.record(finding));
-        }
+        self.blocks.end(index).unfinished.end().for_each(|finding| self.findings.record(finding));
         if let Some(late) = &mut self.late {
             late.end_block(index);
         }
@@ -271,7 +267,7 @@ impl Watch {
 
     /// Returns the state of the core's block.
     fn block(&mut self, core: &Core<'_>) -> &mut BlockWatch {
-        self.blocks.entry(core.block.index).or_default()
+        self.blocks.of(core.block.index)
     }
 
     /// The core's block begins or ends a time slice.

@@ -58,7 +58,7 @@ impl Watch {
     /// An instruction other than a product may use sums of no product that its warp has not waited for.
     pub(super) fn use_sums(&mut self, core: &Core<'_>, act: Act, registers: &Registers) {
         let warp = core.warp.index;
-        let Some(block) = self.blocks.get(&core.block.index) else { return };
+        let block = self.blocks.of(core.block.index);
         if matches!(act, Act::MultiplyShared(_)) || block.products.is_empty(warp) {
             return;
         }

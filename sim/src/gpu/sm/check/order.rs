@@ -66,10 +66,14 @@ impl Default for Participant {
     }
 }
 
+/// Participants up to this number are at hand: warps, their copies and products, the first blocks.
+const AT_HAND: usize = 96;
+
 /// The clocks of all participants, and of the objects they synchronize through.
 #[derive(Debug, Default)]
 pub(super) struct Clocks {
-    participants: FxHashMap<u32, Participant>,
+    at_hand: Vec<Participant>,
+    others: FxHashMap<u32, Participant>,
     /// By the address of the atomic access.
     released: FxHashMap<u64, Knowledge>,
 }
@@ -77,7 +81,14 @@ pub(super) struct Clocks {
 impl Clocks {
     #[inline]
     fn of(&mut self, id: u32) -> &mut Participant {
-        self.participants.entry(id).or_default()
+        let at = id as usize;
+        if at >= AT_HAND {
+            return self.others.entry(id).or_default();
+        }
+        if self.at_hand.len() <= at {
+            self.at_hand.resize_with(at + 1, Participant::default);
+        }
+        &mut self.at_hand[at]
     }
 
     /// The clock of `id`, which its accesses are marked with.
@@ -96,13 +107,14 @@ impl Clocks {
 
     /// Whether an access of `other` at its clock `at` happened before what `id` does now.
     pub fn knows(&self, id: u32, other: u32, at: u32) -> bool {
-        id == other || self.participants.get(&id).is_some_and(|own| own.known.has(other, at))
+        id == other || self.known(id).is_some_and(|known| known.has(other, at))
     }
 
     /// Returns what `id` knows of others, if anything.
     #[inline]
     pub fn known(&self, id: u32) -> Option<&Knowledge> {
-        self.participants.get(&id).map(|own| &own.known)
+        let own = self.at_hand.get(id as usize).or_else(|| self.others.get(&id));
+        own.map(|own| &own.known)
     }
 
     /// Returns the knowledge that `id` passes to those that synchronize with it now; its further accesses are
@@ -121,22 +133,28 @@ impl Clocks {
 
     /// `id` publishes its knowledge at `address`.
     pub fn release_at(&mut self, id: u32, address: u64) {
-        let own = self.participants.entry(id).or_default();
+        let mut released = self.released.remove(&address).unwrap_or_default();
+        let own = self.of(id);
         own.known.raise(id, own.clock);
         own.clock += 1;
-        self.released.entry(address).or_default().join(&own.known);
+        released.join(&own.known);
+        self.released.insert(address, released);
     }
 
     /// `id` gains the knowledge published at `address`; false if there is none.
     pub fn acquire_at(&mut self, id: u32, address: u64) -> bool {
-        let Some(passed) = self.released.get(&address) else { return false };
-        self.participants.entry(id).or_default().known.join(passed);
+        let Some(passed) = self.released.remove(&address) else { return false };
+        self.acquire(id, &passed);
+        self.released.insert(address, passed);
         true
     }
 
     /// `id` has ended: it learns nothing any more.
     pub fn end(&mut self, id: u32) {
-        self.participants.remove(&id);
+        self.others.remove(&id);
+        if let Some(own) = self.at_hand.get_mut(id as usize) {
+            own.known = Knowledge::default();
+        }
     }
 }
 

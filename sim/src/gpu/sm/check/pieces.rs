@@ -161,12 +161,14 @@ fn row(access: &WarpAccess) -> Option<(u64, u32, u32)> {
     let places = &access.places[first as usize..][..count as usize];
     let base = address(access, first)?;
     let stride = if count > 1 && places[1] == places[0] { 0 } else { bytes };
-    let in_row = match places[0] {
-        Place::Global(_) => {
-            (places.iter().zip(0..)).all(|(place, n)| *place == Place::Global(base.wrapping_add(n * stride)))
+    let at = |n: u64| places[0].moved_to(base.wrapping_add(n * stride));
+    // Most that are no row have another last place.
+    let mut in_row = places[count as usize - 1] == at(u64::from(count) - 1);
+    if in_row {
+        for (n, place) in places.iter().enumerate() {
+            in_row &= *place == at(n as u64);
         }
-        _ => (places.iter().zip(0..)).all(|(place, n)| *place == Place::Shared((base + n * stride) as u32)),
-    };
+    }
     in_row.then_some((base, first, count))
 }
 

@@ -55,6 +55,9 @@ pub(super) struct Races {
 }
 
 impl RaceOp {
+    /// One that the order of accesses does not depend on.
+    const NONE: Self = RaceOp { meeting: Meeting::None, touches: [0; 4], role: None, updates: false };
+
     /// Of the instruction `word`. In straight code `__syncwarp` is a `NOP`.
     fn of(arch: Arch, word: u128, registers: &Registers) -> Self {
         use Opcode as Op;
@@ -71,20 +74,28 @@ impl RaceOp {
                 touches[usize::from(register / 64)] |= 1 << (register % 64);
             }
         }
-        RaceOp { meeting, touches, role: None, updates: false }
+        RaceOp { meeting, touches, ..RaceOp::NONE }
     }
 }
 
 impl Races {
+    #[inline]
     fn op(&mut self, core: &Core<'_>, pc: u32) -> &mut RaceOp {
+        let at = pc as usize;
+        if !matches!(self.ops.get(at), Some(Some(_))) {
+            self.decode(core, pc);
+        }
+        self.ops[at].get_or_insert(RaceOp::NONE)
+    }
+
+    #[cold]
+    fn decode(&mut self, core: &Core<'_>, pc: u32) {
         let at = pc as usize;
         if self.ops.len() <= at {
             self.ops.resize(at + 1, None);
         }
-        self.ops[at].get_or_insert_with(|| {
-            let (arch, word) = (core.env.launch.arch, core.map.word(pc));
-            RaceOp::of(arch, word, &Registers::of(arch, word))
-        })
+        let (arch, word) = (core.env.launch.arch, core.map.word(pc));
+        self.ops[at] = Some(RaceOp::of(arch, word, &Registers::of(arch, word)));
     }
 
     /// Returns the purpose of the current load.
@@ -128,7 +139,7 @@ pub(super) fn words_of(piece: &Piece) -> impl Iterator<Item = u64> + use<> {
 impl Watch {
     /// The lanes of `core.mask` are about to execute an op.
     pub(super) fn before_race(&mut self, core: &Core<'_>, act: Act, registers: &Registers) {
-        let Some(block) = self.blocks.get_mut(&core.block.index) else { return };
+        let block = self.blocks.of(core.block.index);
         let op = self.races.op(core, core.pc);
         let (warp, meeting) = (core.warp.index, op.meeting);
         // Loads count once an instruction uses their values.
@@ -188,7 +199,7 @@ impl Watch {
         if self.races.op(core, core.pc).updates && kind.contains(Kind::STRONG) {
             kind |= Kind::UPDATE;
         }
-        let block = self.blocks.entry(core.block.index).or_default();
+        let block = self.blocks.of(core.block.index);
         block.resume(warp);
         let step = block.clocks.now(warp);
         block.lanes(warp).run(core.mask, core.warp.live, step);
@@ -204,7 +215,7 @@ impl Watch {
         if learns && !kind.contains(Kind::UPDATE) {
             self.learn(core, access, pieces);
         }
-        let block = self.blocks.entry(core.block.index).or_default();
+        let block = self.blocks.of(core.block.index);
         let block_clock = if global { self.order.now(id) } else { 0 };
         let blocks = self.order.known(id);
         let clock = block.clocks.tick(by);
@@ -253,7 +264,7 @@ impl Watch {
 
     /// A strong read learns of what was published where it reads.
     fn learn(&mut self, core: &Core<'_>, access: &WarpAccess, pieces: &[Piece]) {
-        let (id, block) = (core.block.index as u32, self.blocks.entry(core.block.index).or_default());
+        let (id, block) = (core.block.index as u32, self.blocks.of(core.block.index));
         // Phases of barrier objects order otherwise.
         for piece in pieces.iter().filter(|_| !access.memory.object) {
             for word in words_of(piece) {
@@ -272,7 +283,7 @@ impl Watch {
     /// An atomic or strong store publishes the accesses before it, of all its lanes.
     fn publish(&mut self, core: &Core<'_>, kind: Kind, pieces: &[Piece]) {
         let (id, warp) = (core.block.index as u32, core.warp.index);
-        let block = self.blocks.entry(core.block.index).or_default();
+        let block = self.blocks.of(core.block.index);
         for piece in pieces {
             for word in words_of(piece) {
                 if piece.global && !kind.contains(Kind::OF_BLOCK) {
@@ -308,7 +319,7 @@ impl Watch {
             if changes_nothing(core, access, conflict.lane.into(), word, piece.global) {
                 continue;
             }
-            let clocks = &self.blocks.entry(core.block.index).or_default().clocks;
+            let clocks = &self.blocks.of(core.block.index).clocks;
             let text = conflict::text(piece.global, &new, &conflict, clocks);
             let place = if piece.global { Place::Global(word * 4) } else { Place::Shared(4 * word as u32) };
             let build = || {
@@ -323,7 +334,7 @@ impl Watch {
                 early.race(only(conflict.lane), build);
                 continue;
             }
-            let block = self.blocks.entry(core.block.index).or_default();
+            let block = self.blocks.of(core.block.index);
             match block.early.unused(conflict.earlier.warp.into(), conflict.load) {
                 Some(load) => load.race(only(conflict.earlier_lane), build),
                 None if reported => {}

@@ -169,16 +169,17 @@ impl Orders<'_> {
     /// Whether what conflicts with `old` later is noticed by `new` too, or has been already.
     #[inline]
     fn covers(&self, new: &Mark, old: &Mark) -> bool {
-        if old.bytes & !new.bytes != 0 {
+        let plain = |mark: &Mark| !mark.kind.contains(Kind::STRONG);
+        let overwrites = plain(new) && new.kind.contains(Kind::WRITES);
+        if old.bytes & !new.bytes != 0 || !overwrites && (old.id, old.block) != (new.id, new.block) {
             return false;
         }
-        let plain = |mark: &Mark| !mark.kind.contains(Kind::STRONG);
-        if plain(new) && new.kind.contains(Kind::WRITES) {
+        if overwrites {
             return true;
         }
         let same_kind =
             old.kind == new.kind || (plain(old) == plain(new) && old.kind == new.kind - Kind::WRITES);
-        if !same_kind || (old.block, old.id) != (new.block, new.id) {
+        if !same_kind {
             return false;
         }
         let met = |lanes: &LaneOrder| lanes.all_know(old.clock) || old.clock == new.clock;
@@ -212,18 +213,27 @@ impl Records {
     /// Notes an access, for which those that it covers make room; no more than `most`.
     #[inline]
     fn note(&mut self, new: &Record, most: usize, covers: impl Fn(&Mark) -> bool) {
-        // Most lines are accessed by one warp, or again as before.
-        match &mut self.first {
-            None => self.first = Some(*new),
-            Some(first) if first.mask & !new.mask == 0 && self.more.is_empty() && covers(&first.mark) => {
-                *first = *new;
+        let Some(first) = &mut self.first else {
+            self.first = Some(*new);
+            return;
+        };
+        let (mut placed, mut empty) = (false, false);
+        for old in [first].into_iter().chain(&mut self.more) {
+            if old.mask & new.mask == 0 || !covers(&old.mark) {
+                continue;
             }
-            Some(_) => {
-                self.take(new.mask, covers);
-                if self.len() < most {
-                    self.add(new);
-                }
+            old.mask &= !new.mask;
+            match (old.mask, placed) {
+                (0, false) => (*old, placed) = (*new, true),
+                (0, true) => empty = true,
+                _ => {}
             }
+        }
+        if empty {
+            self.more.retain(|record| record.mask != 0);
+        }
+        if !placed && self.len() < most {
+            self.add(new);
         }
     }
 

@@ -41,7 +41,7 @@ impl Watch {
         }
         if self.checks.contains(Checks::RACE) {
             let first = !barrier.has_begun();
-            let block = self.blocks.entry(core.block.index).or_default();
+            let block = self.blocks.of(core.block.index);
             block.resume(core.warp.index);
             block.arrive(core.warp.index, id as usize, first, waits);
         }
@@ -115,7 +115,7 @@ impl Watch {
 
     /// The op at which a thread that waits at op `pc` has left for the routine that this op is in, or `pc`.
     fn site(&self, core: &Core<'_>, thread: u32, pc: u32) -> u32 {
-        let gone = self.blocks.get(&core.block.index).and_then(|block| block.gone.get(&thread));
+        let gone = self.blocks.get(core.block.index).and_then(|block| block.gone.get(&thread));
         gone.filter(|(_, to)| *to == Some(pc)).map_or(pc, |(from, _)| *from)
     }
 
@@ -124,7 +124,7 @@ impl Watch {
         if !self.checks.contains(Checks::SYNC) {
             return;
         }
-        let met = self.blocks.get(&block.index).map(|watch| watch.met.clone()).unwrap_or_default();
+        let met = self.blocks.get(block.index).map(|watch| watch.met.clone()).unwrap_or_default();
         let spinning = block.warps.iter().find_map(|warp| warp.paths.first().map(|path| (warp.index, *path)));
         let Some((warp, path)) = spinning else { return };
         let thread = 32 * warp + path.mask.trailing_zeros();
