@@ -23,17 +23,24 @@ pub(super) fn verb(access: Access) -> &'static str {
 }
 
 impl Watch {
-    /// Compares an access with the pieces; one finding at most, of the first lane that is wrong.
-    pub(super) fn check_memory(&mut self, core: &mut Core<'_>, access: &WarpAccess, reach: &Reach) {
+    /// Compares an access with the pieces; one finding at most, of the first lane that is wrong. Whether all are
+    /// right.
+    pub(super) fn check_memory(
+        &mut self,
+        core: &mut Core<'_>,
+        access: &WarpAccess,
+        reach: &Reach,
+    ) -> bool {
         let needs = match access.memory.access {
             Access::Load => KernelAccess::Read,
             Access::Store | Access::Atomic => KernelAccess::ReadWrite,
         };
-        if !reach.end.is_some_and(|end| self.allows(core, reach.extent, reach.start..end, needs))
-            && self.check_lanes(core, access, needs)
-        {
+        let wrong = !reach.end.is_some_and(|end| self.allows(core, reach.extent, reach.start..end, needs))
+            && self.check_lanes(core, access, needs);
+        if wrong {
             self.reported = Some((core.pc, core.block.index, core.warp.index));
         }
+        !wrong
     }
 
     /// Whether all that lies between the lowest and the highest address is allowed; often it is.

@@ -310,10 +310,9 @@ impl Watch {
         if !reach.aligned {
             return;
         }
-        if self.checks.contains(Checks::MEMORY) {
-            self.check_memory(core, access, reach);
-        }
-        if self.checks.contains(Checks::INIT) {
+        let right = !self.checks.contains(Checks::MEMORY) || self.check_memory(core, access, reach);
+        // What lies outside was not written either: one mistake, one finding.
+        if right && self.checks.contains(Checks::INIT) {
             self.check_init(core, access, reach);
         }
         if self.checks.contains(Checks::RACE) {
