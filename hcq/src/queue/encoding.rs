@@ -223,3 +223,14 @@ impl Encoding {
         self.memory.into_iter().chain(self.commands.memory).map(|piece| piece as Keep)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_grids_share_a_latch() {
+        let latches: std::collections::HashSet<u32> = (0..100).map(|_| fresh_latch()).collect();
+        assert_eq!(latches.len(), 100);
+    }
+}
