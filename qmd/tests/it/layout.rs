@@ -58,6 +58,7 @@ fn owners(version: Version) -> Vec<Vec<Field>> {
     for field in fields(version) {
         for i in 0..field.count() {
             let element = field.element(i).expect("below the count");
+            assert_eq!((element.index(), element.count()), (i, 1), "{}", field.name());
             for bit in element.lo()..=element.hi() {
                 owners[usize::from(bit)].push(element);
             }

@@ -167,6 +167,8 @@ fn a_link_can_be_set_cut_and_patched_after_building() {
     qmd.set_membar(Membar::Device);
     qmd.set_task_chasing(true);
     assert_eq!((qmd.membar(), qmd.get(v04::CWD_MEMBAR_TASK_CHASING_ENABLE)), (Some(Membar::Device), Some(1)));
+    qmd.set_dependence_counter(3);
+    assert_eq!(qmd.dependence_counter(), 3);
     qmd.set_membar(before.membar().expect("defined"));
     qmd.set_task_chasing(false);
     qmd.set_grid([5, 6, 7]).expect("valid");
