@@ -35,7 +35,9 @@ mutate() {
         shift 2
         mkdir -p "$into"
         # 2: survivors, 3: time-outs; both are results.
+        # A constant may be one that the compiler computes for ever.
         nice -n 19 cargo mutants --in-place --package "$package" --output "$into" --cargo-arg="$tests" \
+            --build-timeout 600 \
             --cargo-arg="--config=profile.ci.package.$package.opt-level=$opt" "$@" || [[ $? =~ ^[23]$ ]]
     }
     echo "== $crate, shard $shard"

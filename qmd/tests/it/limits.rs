@@ -1,8 +1,8 @@
 //! The largest and the smallest value of everything that has a limit: taken there, refused one step beyond.
 
 use qmd::{
-    Axis, ConstantBuffer, ConstantPrefetch, Dependent, Error, Launch, Problem, Qmd, Release, SharedMemory,
-    Target, Version, field,
+    Axis, ConstantBuffer, ConstantPrefetch, Dependent, Error, Launch, Problem, Qmd, ReductionOp, Release,
+    SharedMemory, Target, Version, field,
 };
 
 const KIB: u32 = 1024;
@@ -151,6 +151,17 @@ fn an_address_may_have_as_many_bits_as_its_fields() {
         reach(program_bits, 128, &|_, at| launch(target).program(at, 0).build().map(drop));
         let error = launch(target).program(0, 0).build().expect_err("no program");
         assert_eq!(error, Error::Missing { what: "program address (it is 0)" });
+    }
+}
+
+#[test]
+fn what_the_hardware_adds_on_32_bits_alone_is_refused_on_64() {
+    for (op, signed) in ReductionOp::ALL.into_iter().flat_map(|op| [(op, false), (op, true)]) {
+        let set = |release: Release| Qmd::new(Version::V03).set_release(0, &release.reducing(op, signed));
+        assert_eq!(set(Release::new_u32(0x1000, 1)), Ok(()), "{op:?}");
+        let narrow = matches!(op, ReductionOp::Inc | ReductionOp::Dec) || op == ReductionOp::Add && signed;
+        let wanted = if narrow { Err(Error::WideReduction { op }) } else { Ok(()) };
+        assert_eq!(set(Release::new_u64(0x1000, 1)), wanted, "{op:?}");
     }
 }
 
