@@ -73,12 +73,14 @@ mod tests {
 
     #[test]
     fn latches_are_set_read_and_cleared_and_v3_has_none() {
+        assert!(Qmd::new(Version::V04).has_latches() && !Qmd::new(Version::V03).has_latches());
         let mut qmd = Qmd::new(Version::V04);
         let before = qmd.clone();
         qmd.set_latch_arrival(Some(7)).expect("v4.0 has latches");
         qmd.set_latch_wait(Some(u32::MAX)).expect("v4.0 has latches");
         assert_eq!((qmd.latch_arrival(), qmd.latch_wait(), qmd.pre_exits()), (Some(7), Some(u32::MAX), true));
         assert!(qmd.invalidates_at_latch() && !before.invalidates_at_latch());
+        assert_eq!((before.latch_arrival(), before.latch_wait(), before.pre_exits()), (None, None, false));
         qmd.set_latch_arrival(None).expect("v4.0 has latches");
         qmd.set_latch_wait(None).expect("v4.0 has latches");
         assert_eq!(qmd, before);

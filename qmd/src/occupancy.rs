@@ -107,4 +107,21 @@ mod tests {
         assert_eq!((big.blocks_per_sm, big.limit), (2, Limit::SharedMemory));
         assert_eq!(occupancy(Target::Sm87, 1024, 128, 0).blocks_per_sm, 0);
     }
+
+    #[test]
+    fn a_reserved_kib_counts_for_each_block() {
+        // 164 KiB on an SM: two blocks of 81 + 1, one of more.
+        let blocks = |bytes| occupancy(Target::Sm87, 128, 32, bytes).blocks_per_sm;
+        assert_eq!((blocks(81 * 1024), blocks(81 * 1024 + 1), blocks(163 * 1024 + 1)), (2, 1, 0));
+        // Without any, 12 blocks of four warps fill the SM.
+        let full = occupancy(Target::Sm87, 128, 32, 0);
+        assert_eq!((full.blocks_per_sm, full.warps_per_sm, full.max_warps_per_sm), (12, 48, 48));
+        assert_eq!((full.threads, full.limit.name()), (128, "warps"));
+    }
+
+    #[test]
+    fn each_limit_has_a_name_of_its_own() {
+        let limits = [Limit::Warps, Limit::Blocks, Limit::Registers, Limit::SharedMemory];
+        assert_eq!(limits.map(Limit::name), ["warps", "blocks", "registers", "shared memory"]);
+    }
 }

@@ -34,6 +34,8 @@ pub(crate) struct Books {
     next_channel: AtomicU64,
     /// Called when a doorbell rings.
     pub at_doorbell: Mutex<Option<Box<dyn Fn() + Send>>>,
+    /// How often it was asked whether a channel was given up.
+    asked: AtomicU64,
 }
 
 impl Books {
@@ -58,6 +60,7 @@ impl Books {
             channels: Mutex::default(),
             next_channel: AtomicU64::new(1),
             at_doorbell: Mutex::default(),
+            asked: AtomicU64::new(0),
         })
     }
 
@@ -87,6 +90,16 @@ impl Books {
     /// An entry of a channel's ring.
     pub fn ring_entry(&self, channel: ChannelId, index: usize) -> u64 {
         lock(&self.channels)[&channel.0][0][index].load(Ordering::Relaxed)
+    }
+
+    /// Number of channels that there are.
+    pub fn channels(&self) -> usize {
+        lock(&self.channels).len()
+    }
+
+    /// How often somebody has asked whether a channel was given up.
+    pub fn asked(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
     }
 
     /// A word of a channel's USERD, at a byte offset.
@@ -161,6 +174,11 @@ impl Backend for Books {
 
     fn channel_error(&self, _: ChannelId) -> Option<u32> {
         None
+    }
+
+    fn is_given_up(&self, _: ChannelId) -> bool {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        false
     }
 
     fn fault(&self, _: ChannelId) -> RawFault {

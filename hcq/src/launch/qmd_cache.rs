@@ -215,3 +215,128 @@ fn check(info: &Info, launch: &Launch<'_>) -> Result<(), Error> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::MemoryKind;
+    use crate::backend::tests::Books;
+    use crate::objects::program::Program;
+    use crate::objects::shared::Shared;
+    use crate::observer::Unobserved;
+    use crate::options::DeviceOptions;
+
+    const VECADD: &[u8] = include_bytes!("../../tests/data/01_vecadd.sm_87.cubin");
+    /// Bytes of its parameters, and where they lie in its bank.
+    const PARAMETERS: usize = 28;
+    const BASE: u64 = 0x160;
+
+    fn device() -> (Arc<Shared>, Kernel) {
+        let books = Books::new(usize::MAX);
+        let shared = Shared::new(books, Arc::new(Unobserved), DeviceOptions::default()).unwrap();
+        let kernel = Program::load(&shared, VECADD.into()).unwrap().kernel("vadd_f32").unwrap();
+        (shared, kernel)
+    }
+
+    fn bytes(piece: &Piece, offset: u64, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        piece.read(offset, &mut bytes).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn a_template_is_for_a_kernel_in_one_shape_and_the_oldest_gives_way() {
+        let (shared, kernel) = device();
+        let other = Program::load(&shared, VECADD.into()).unwrap().kernel("vadd_f32").unwrap();
+        let mut cache = QmdCache::new(shared.target, 3);
+        let mut number = |kernel: &Kernel, config: LaunchConfig| {
+            let launch = Launch { kernel, config, parameters: &[0; PARAMETERS] };
+            cache.number(&shared.core, &launch).unwrap()
+        };
+        let shape = |grid: u32, threads: u32| LaunchConfig::new(grid, threads);
+        // Grids that have as many blocks on an SM.
+        assert_eq!([1, 2, 1, 3].map(|grid| number(&kernel, shape(grid, 32))), [0; 4]);
+        assert_eq!(number(&kernel, shape(1, 64)), 1);
+        assert_eq!(number(&other, shape(1, 32)), 2, "the same code elsewhere");
+        assert_eq!(number(&kernel, shape(1, 32)), 0);
+        assert_eq!(number(&other, shape(1, 32)), 2);
+        // Each of these is new, and takes the place of the oldest.
+        let new = [96, 128, 160, 192].map(|threads| number(&kernel, shape(1, threads)));
+        assert_eq!(new, [0, 1, 2, 0]);
+        assert_eq!([128, 160, 192].map(|threads| number(&kernel, shape(1, threads))), [1, 2, 0]);
+        assert_eq!(number(&kernel, shape(1, 64).with_dynamic_shared(256)), 1);
+        assert_eq!(number(&kernel, shape(1, 64)), 2, "without that memory");
+    }
+
+    #[test]
+    fn launches_from_a_template_are_as_if_each_had_its_own() {
+        let (shared, kernel) = device();
+        let memory = shared.alloc(1 << 16, MemoryKind::Command, "test").unwrap();
+        let mut cache = QmdCache::new(shared.target, 4);
+        let mut offset = 0;
+        let grids = [[7, 1, 1], [7, 1, 1], [5, 3, 2], [7, 1, 1], [1000, 2, 1]];
+        for (id, grid) in (0x1_0000_0002..).zip(grids) {
+            let parameters: Vec<u8> = (0..PARAMETERS).map(|i| (i as u64 * id) as u8 | 1).collect();
+            let launch =
+                Launch { kernel: &kernel, config: LaunchConfig::new(grid, (32, 2)), parameters: &parameters };
+            let template = cache.template(&shared.core, &launch).unwrap();
+            let mut own = Template::new(&shared.target, &kernel, launch.config).unwrap();
+            let len = template.len();
+            // A QMD of 256 bytes, and a bank of 0x160 + 28 bytes.
+            assert_eq!(len, 256 + 512);
+            let made = template.encode(&launch, id, &memory, offset).unwrap();
+            let all = bytes(&memory, offset + 256, 512);
+            assert_eq!(bytes(&memory, made.parameters_at, PARAMETERS), parameters);
+            assert_eq!(made.parameters_at, offset + 256 + BASE);
+            assert_eq!((made.va, made.qmd.grid()), (memory.at(offset), grid));
+            let bank = made.qmd.constant_buffer(0).expect("a bank");
+            assert_eq!((bank.address, bank.invalidate), (memory.at(offset + 256).raw(), true));
+            assert_eq!(u64::from(bank.len), (BASE + PARAMETERS as u64).next_multiple_of(16));
+            let word = |at: usize| u32::from_le_bytes(all[at..at + 4].try_into().unwrap());
+            assert_eq!([0, 4, 8, 12, 16, 20].map(word), [32, 2, 1, grid[0], grid[1], grid[2]]);
+            assert_eq!((word(0x30), word(0x34)), (id as u32, 1));
+            // The words that a template of its own writes over these are the same.
+            let again = own.encode(&launch, id, &memory, offset).unwrap();
+            assert_eq!(again.qmd.as_bytes(), made.qmd.as_bytes());
+            assert_eq!(bytes(&memory, offset + 256, 512), all);
+            offset += len;
+        }
+    }
+
+    #[test]
+    fn a_launch_that_the_kernel_or_the_part_cannot_run_makes_no_template() {
+        let (shared, kernel) = device();
+        let mut cache = QmdCache::new(shared.target, 4);
+        let mut refused = |config: LaunchConfig, parameters: &[u8]| {
+            let launch = Launch { kernel: &kernel, config, parameters };
+            match cache.number(&shared.core, &launch) {
+                Ok(_) => None,
+                Err(Error::Launch(error)) => Some(error),
+                Err(other) => panic!("{other}"),
+            }
+        };
+        let right = [0; PARAMETERS];
+        let most = kernel.max_threads();
+        assert!(refused(LaunchConfig::new(1, most), &right).is_none());
+        let threads = refused(LaunchConfig::new(1, (most, 2)), &right);
+        let is_limit = |error: &LaunchError, name: &str, wanted: u64, most: u64| {
+            matches!(error, LaunchError::Limit { what, value, limit, .. }
+                if *what == name && *value == wanted && *limit == most)
+        };
+        assert!(threads.is_some_and(|e| is_limit(&e, "threads per block", 2 * u64::from(most), most.into())));
+        let limit = shared.core.info().max_shared_per_block;
+        let shared_memory = |bytes: u64| LaunchConfig::new(1, 32).with_dynamic_shared(bytes as u32);
+        assert!(refused(shared_memory(limit), &right).is_none());
+        let over = refused(shared_memory(limit + 1), &right).expect("too much");
+        assert!(is_limit(&over, "shared memory per block in bytes", limit + 1, limit), "{over}");
+        for parameters in [&[][..], &[0; PARAMETERS - 1], &[0; PARAMETERS + 1]] {
+            let error = refused(LaunchConfig::new(1, 32), parameters).expect("another number of bytes");
+            assert!(matches!(error, LaunchError::Arguments { expected: 28, .. }), "{error}");
+        }
+        let stranger = device().1;
+        let launch = Launch { kernel: &stranger, config: LaunchConfig::new(1, 32), parameters: &right };
+        let error = cache.number(&shared.core, &launch).unwrap_err();
+        assert!(matches!(error, Error::ForeignDevice { what: "kernel" }), "{error}");
+        assert_eq!(cache.templates().len(), 2, "those that can run");
+    }
+}

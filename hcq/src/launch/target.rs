@@ -134,4 +134,29 @@ mod tests {
         of(true).conserve(&mut qmd).expect("fits");
         assert_eq!((carve_outs(&qmd), qmd.shared_bytes()), (carve_outs(&large), large.shared_bytes()));
     }
+
+    #[test]
+    fn the_bank_of_a_launch_is_dropped_from_caches_and_fetched_ahead_where_that_can_be() {
+        let books = Books::new(usize::MAX);
+        let mut target = LaunchTarget::of(&*books as &dyn Backend, false).expect("a target");
+        let va = GpuVa::inside(0x10_0000_0100);
+        let bank = |target: &LaunchTarget, len: u32| {
+            let mut qmd = qmd::Qmd::new(target.qmd.version());
+            target.set_bank(&mut qmd, va, len).expect("an address in reach");
+            (qmd.constant_buffer(0).expect("a bank"), qmd)
+        };
+        let wanted = qmd::ConstantBuffer::new(va.raw(), 0x180).invalidated();
+        assert_eq!((bank(&target, 0x180).0, target.qmd_stride()), (wanted, 256));
+        target.qmd = qmd::Target::Sm90;
+        let ahead = wanted.prefetched(qmd::ConstantPrefetch::Pre);
+        assert_eq!((bank(&target, 0x180).0, target.qmd_stride()), (ahead, 512));
+        let units = |len| {
+            let (_, qmd) = bank(&target, len);
+            qmd.get(qmd::v04::CONSTANT_BUFFER_PREFETCH_PRE_MAX_SIZE_SHIFTED8)
+        };
+        assert_eq!(
+            [0x100, 0x101, 0x180, 0x1_0000].map(units).map(Option::unwrap),
+            [1, 2, 2, 255.min(qmd::v04::CONSTANT_BUFFER_PREFETCH_PRE_MAX_SIZE_SHIFTED8.max())]
+        );
+    }
 }

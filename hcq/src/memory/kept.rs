@@ -104,6 +104,19 @@ mod tests {
     }
 
     #[test]
+    fn no_more_goes_than_has_to() {
+        let mut kept = Kept::new(1000);
+        assert!(
+            kept.put((), 400, 'a').is_empty() && kept.put((), 600, 'b').is_empty(),
+            "all that is allowed"
+        );
+        assert_eq!(kept.put((), 1, 'c'), ['a'], "the oldest is enough");
+        assert_eq!(kept.put((), 1001, 'd'), ['d'], "what can never be kept drives nothing out");
+        assert_eq!(kept.put((), 1000, 'e'), ['b', 'c']);
+        assert_eq!(kept.take_all(), ['e']);
+    }
+
+    #[test]
     fn there_are_never_more_than_so_many() {
         let mut kept = Kept::new(u64::MAX);
         for i in 0..MOST {

@@ -148,6 +148,16 @@ mod tests {
     }
 
     #[test]
+    fn what_comes_before_the_first_whole_word_is_less_than_one() {
+        let memory = Memory::new();
+        for (start, len) in (0..2 * WORD).flat_map(|start| (0..2 * WORD).map(move |len| (start, len))) {
+            let bytes = head(memory.at(start), len);
+            assert!(bytes < WORD && bytes <= len);
+            assert!(bytes == len || (start + bytes).is_multiple_of(WORD), "a word at {start} + {bytes}");
+        }
+    }
+
+    #[test]
     fn copies_of_the_same_range_by_two_threads_are_no_data_race() {
         let memory = Memory::new();
         std::thread::scope(|scope| {

@@ -90,3 +90,48 @@ fn load(shared: &Shared) -> Result<Option<[Kernel; 2]>, Error> {
         Err(other) => Err(other),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::backend::tests::Books;
+    use crate::observer::Unobserved;
+    use crate::options::DeviceOptions;
+
+    /// The kernel, blocks and threads for a copy of `len` bytes between these offsets of two buffers.
+    fn choice(from_bytes: Option<u64>, [from, to, len]: [u64; 3]) -> Option<(String, u32, u32)> {
+        let options = DeviceOptions { kernel_copies_from: from_bytes, ..DeviceOptions::default() };
+        let shared = Shared::new(Books::new(usize::MAX), Arc::new(Unobserved), options).unwrap();
+        let buffer = || {
+            let memory = shared.alloc(1 << 20, MemoryKind::Device, "test").unwrap();
+            Buffer::new(&shared, memory)
+        };
+        let (source, destination) = (buffer(), buffer());
+        let copy = for_copy(&shared, (&source, from), (&destination, to), len).unwrap()?;
+        let Launch { kernel, config, parameters } = copy.launch();
+        let ends = [source.va().raw() + from, destination.va().raw() + to, len];
+        assert_eq!(parameters, ends.map(u64::to_le_bytes).as_flattened());
+        assert_eq!((config.grid[1..].to_vec(), config.block[1..].to_vec()), (vec![1; 2], vec![1; 2]));
+        Some((kernel.name().to_owned(), config.grid[0], config.block[0]))
+    }
+
+    #[test]
+    fn a_kernel_copies_where_it_is_asked_to_from_as_many_bytes_as_it_can() {
+        let by = |kernel: &str, blocks| Some((kernel.to_owned(), blocks, 256));
+        // As it was asked for: from 4096 bytes on.
+        let of = |copy| choice(Some(4096), copy);
+        assert_eq!(of([0, 0, 4095]), None);
+        assert_eq!(of([0, 0, 4096]), by("copy", 1));
+        assert_eq!(of([0, 16, 4097]), by("copy", 2));
+        assert_eq!(of([3, 19, 8192]), by("copy", 2), "equally far from a vector's start");
+        assert_eq!(of([0, 8, 8192]), by("realign", 2));
+        // What the kernels can do at least.
+        let of = |copy| choice(Some(0), copy);
+        assert_eq!((of([0, 0, 15]), of([0, 0, 16])), (None, by("copy", 1)));
+        assert_eq!((of([0, 1, 63]), of([0, 1, 64])), (None, by("realign", 1)));
+        // A GPU whose memory is the CPU's leaves them to the engine.
+        assert_eq!(choice(None, [0, 0, 1 << 20]), None);
+    }
+}

@@ -215,3 +215,90 @@ impl Encoding {
         self.memory.into_iter().chain(self.commands.memory).map(|piece| piece as Keep)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::backend::tests::Books;
+    use crate::launch::qmd_cache::QmdCache;
+    use crate::objects::program::Program;
+    use crate::observer::Unobserved;
+    use crate::options::DeviceOptions;
+
+    const VECADD: &[u8] = include_bytes!("../../tests/data/01_vecadd.sm_87.cubin");
+
+    fn shared() -> Arc<Shared> {
+        Shared::new(Books::new(usize::MAX), Arc::new(Unobserved), DeviceOptions::default()).unwrap()
+    }
+
+    /// The commands of a graph of copies `c`, launches `l` and barriers `|`: those that start copies and
+    /// launches, and waits for the engine `e` and for grids `g`.
+    fn commands(graph: &str) -> String {
+        let shared = shared();
+        let kernel = Program::load(&shared, VECADD.into()).unwrap().kernel("vadd_f32").unwrap();
+        let (mut cache, config) = (QmdCache::new(shared.target, 4), LaunchConfig::new(1, 32));
+        let (mut nodes, mut parameters) = (Vec::new(), Vec::new());
+        for action in graph.chars() {
+            let action = match action {
+                'c' => Action::Copy { from: GpuVa::inside(0x1000), to: GpuVa::inside(0x2000), len: 4 },
+                'l' => {
+                    let launch = Launch { kernel: &kernel, config, parameters: &[0; 28] };
+                    let (template, number) = (cache.number(&shared.core, &launch).unwrap(), parameters.len());
+                    parameters.push(vec![0; 28]);
+                    let (kernel, places) = (kernel.clone(), Vec::new());
+                    Action::Launch(LaunchNode { kernel, config, template, number, places, copies: false })
+                }
+                _ => Action::Barrier,
+            };
+            nodes.push(Node { action, after: Vec::new(), early: false, buffers: Vec::new() });
+        }
+        let encoding = Encoding::new(&shared, &nodes, cache.templates(), &parameters).unwrap();
+        let name = |word: &u32| match word {
+            0x2001_80c0 => Some('c'),
+            0x2001_20ad => Some('l'),
+            0x2001_001e => Some('e'),
+            0x8000_2044 => Some('g'),
+            _ => None,
+        };
+        encoding.commands.words.iter().filter_map(name).collect()
+    }
+
+    #[test]
+    fn a_barrier_of_a_graph_is_one_between_copies_and_launches_too() {
+        for (graph, wanted) in [
+            ("cl", "cl"),
+            ("c|l", "cegl"),
+            ("lc", "lc"),
+            ("l|c", "lgec"),
+            ("c|l|c", "ceglgec"),
+            ("|l", "l"),
+            ("l|l", "l"),
+            ("lll|l", "llll"),
+            ("c|c", "cc"),
+        ] {
+            assert_eq!(commands(graph), wanted, "{graph}");
+        }
+    }
+
+    #[test]
+    fn many_commands_are_in_memory_of_their_own() {
+        let shared = shared();
+        let few = Commands::new(&shared, &[7; INLINE_DWORDS]).unwrap();
+        assert_eq!((few.words.len(), few.segments.len()), (INLINE_DWORDS, 0));
+        let many = Commands::new(&shared, &[7; INLINE_DWORDS + 1]).unwrap();
+        let memory = many.memory.expect("memory");
+        let all = Segment { va: memory.va(), dwords: INLINE_DWORDS as u32 + 1 };
+        assert_eq!((many.words.len(), many.segments), (0, vec![all]));
+        let mut last = [0; 8];
+        memory.read(4 * (INLINE_DWORDS as u64 - 1), &mut last).unwrap();
+        assert_eq!(last, [7, 0, 0, 0, 7, 0, 0, 0]);
+    }
+
+    #[test]
+    fn no_two_grids_share_a_latch() {
+        let latches: HashSet<u32> = (0..100).map(|_| fresh_latch()).collect();
+        assert_eq!(latches.len(), 100);
+    }
+}

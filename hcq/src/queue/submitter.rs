@@ -214,3 +214,137 @@ impl Submitter {
         Ok(SyncPoint { timeline: timeline.clone(), value })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::tests::Books;
+    use crate::objects::program::Program;
+    use crate::observer::Unobserved;
+    use crate::options::DeviceOptions;
+
+    const VECADD: &[u8] = include_bytes!("../../tests/data/01_vecadd.sm_87.cubin");
+    /// Drops code, data and constants.
+    const DROP_CACHES: [u32; 2] = [0x2001_25a6, 0x1011];
+
+    fn submitter() -> (Arc<Books>, Arc<Shared>, Submitter) {
+        let books = Books::new(usize::MAX);
+        let patience = std::time::Duration::from_millis(2);
+        let options = DeviceOptions { patience, ..DeviceOptions::default() };
+        let shared = Shared::new(books.clone(), Arc::new(Unobserved), options).unwrap();
+        let submitter = Submitter::new(&shared, Engine::Compute).unwrap();
+        (books, shared, submitter)
+    }
+
+    /// Records a launch that takes `len` bytes; its offset in the ring.
+    fn launch(submitter: &mut Submitter, len: u64) -> Result<u64, Error> {
+        let mut taken = 0;
+        submitter.launch(len, false, |memory, offset| {
+            taken = offset;
+            Ok(Encoded { va: memory.at(offset), qmd: qmd::Qmd::new(qmd::Version::V03), parameters_at: 0 })
+        })?;
+        Ok(taken)
+    }
+
+    #[test]
+    fn caches_of_code_are_dropped_once_for_what_was_loaded() {
+        let (_books, shared, mut submitter) = submitter();
+        let mut recorded = |load: bool| {
+            let _program = load.then(|| Program::load(&shared, VECADD.into()).unwrap());
+            let before = submitter.recorder().words().len();
+            submitter.prepare(0).unwrap();
+            submitter.recorder().words().words()[before..].to_vec()
+        };
+        assert_eq!(recorded(true), DROP_CACHES);
+        assert!(recorded(false).is_empty(), "nothing was loaded since");
+        assert_eq!(recorded(true), DROP_CACHES);
+    }
+
+    #[test]
+    fn scratch_memory_grows_and_never_shrinks() {
+        let (_books, _shared, mut submitter) = submitter();
+        let mut recorded = |bytes| {
+            let before = submitter.recorder().words().len();
+            submitter.prepare(bytes).unwrap();
+            submitter.recorder().words().len() > before
+        };
+        assert_eq!([0, 256, 256, 128, 512, 0].map(&mut recorded), [false, true, false, false, true, false]);
+    }
+
+    #[test]
+    fn memory_of_launches_in_flight_is_not_taken_and_what_was_recorded_is_handed_over_for_more() {
+        let (books, _shared, mut submitter) = submitter();
+        assert_eq!(launch(&mut submitter, 3 << 20).unwrap(), 0);
+        assert_eq!(submitter.channel().timeline().submitted(), 0);
+        // The next does not fit beside it: it is submitted, and does not end.
+        let error = launch(&mut submitter, 2 << 20).unwrap_err();
+        assert!(matches!(error, Error::Queue(QueueError::Timeout { wanted: 1, .. })), "{error}");
+        assert_eq!(submitter.channel().timeline().submitted(), 1);
+        assert_eq!(launch(&mut submitter, 1 << 20).unwrap(), 3 << 20, "there is room for this one");
+        books.poke(submitter.channel().timeline().va(), 1);
+        assert_eq!(launch(&mut submitter, 2 << 20).unwrap(), 0);
+        submitter.submit(&[]).unwrap();
+        let error = launch(&mut submitter, LAUNCHES + 1).unwrap_err();
+        assert!(matches!(error, Error::Queue(QueueError::Timeout { wanted: 2, .. })), "{error}");
+        books.poke(submitter.channel().timeline().va(), 2);
+        let error = launch(&mut submitter, LAUNCHES + 1).unwrap_err();
+        assert!(
+            matches!(error, Error::Queue(QueueError::RingTooSmall { capacity: LAUNCHES, .. })),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn much_that_is_recorded_is_handed_over_without_being_asked_to() {
+        let (_books, _shared, mut submitter) = submitter();
+        let handed_over = |s: &Submitter| s.channel().timeline().submitted();
+        for _ in 0..FLUSH_LAUNCHES {
+            submitter.flush().unwrap();
+            assert_eq!(handed_over(&submitter), 0);
+            launch(&mut submitter, 256).unwrap();
+        }
+        submitter.flush().unwrap();
+        assert_eq!(handed_over(&submitter), 1);
+        submitter.recorder().words().extend(&[0; FLUSH_DWORDS - 1]);
+        submitter.flush().unwrap();
+        assert_eq!(handed_over(&submitter), 1);
+        submitter.recorder().words().extend(&[0]);
+        submitter.flush().unwrap();
+        assert_eq!(handed_over(&submitter), 2);
+    }
+
+    #[test]
+    fn what_is_held_goes_when_the_submission_that_was_recorded_with_it_has_ended() {
+        let (books, _shared, mut submitter) = submitter();
+        let (first, second) = (Arc::new(()), Arc::new(()));
+        submitter.hold(first.clone());
+        submitter.submit(&[]).unwrap();
+        submitter.hold(second.clone());
+        submitter.submit(&[]).unwrap();
+        let held = || [&first, &second].map(|kept| Arc::strong_count(kept) > 1);
+        assert_eq!(held(), [true, true], "neither has ended");
+        books.poke(submitter.channel().timeline().va(), 1);
+        submitter.submit(&[]).unwrap();
+        assert_eq!(held(), [false, true]);
+        books.poke(submitter.channel().timeline().va(), 3);
+        submitter.submit(&[]).unwrap();
+        assert_eq!(held(), [false, false]);
+    }
+
+    #[test]
+    fn only_what_another_queue_has_yet_to_reach_is_waited_for_in_the_pushbuffer() {
+        let (books, shared, mut submitter) = submitter();
+        let other = Submitter::new(&shared, Engine::Copy).unwrap();
+        let (own, theirs) = (submitter.channel().timeline().clone(), other.channel().timeline().clone());
+        let mut recorded = |timeline: &Arc<Timeline>, value| {
+            let before = submitter.recorder().words().len();
+            submitter.wait_for(timeline, value).unwrap();
+            submitter.recorder().words().words()[before..].to_vec()
+        };
+        assert!(recorded(&own, 1).is_empty(), "submissions of a queue follow each other");
+        assert_eq!(recorded(&theirs, 1)[1], theirs.va().lower(), "an acquire");
+        books.poke(theirs.va(), 1);
+        assert!(recorded(&theirs, 1).is_empty());
+        assert!(matches!(other.check_launches(), Err(Error::Queue(QueueError::WrongQueue { .. }))));
+    }
+}

@@ -306,4 +306,75 @@ mod tests {
         drop(timeline);
         assert!(core.memory().mappings().is_empty());
     }
+
+    fn words(count: usize) -> Pushbuffer {
+        let mut words = Pushbuffer::default();
+        words.extend(&vec![0; count]);
+        words
+    }
+
+    /// Hands `words` over, with `recorded` between the first `body` of them and the rest, until there is no
+    /// room while nothing completes; how often there was, and the ring entries that the GPU was told of.
+    fn fill(channel: &mut Channel, books: &Books, words: usize, body: usize, recorded: usize) -> (u64, u32) {
+        let mut words = self::words(words);
+        let recorded = vec![Segment { va: GpuVa::inside(0x1000), dwords: 1 }; recorded];
+        let mut count = 0;
+        while channel.submit(&mut words, body, &recorded).is_ok() {
+            count += 1;
+            assert!(count < u64::from(ENTRIES), "the ring has no end");
+        }
+        (count, books.userd_word(channel.fifo.id(), 0x8c))
+    }
+
+    #[test]
+    fn entries_that_the_gpu_has_not_read_are_kept() {
+        // Words before and after what was recorded have an entry each, and none where there are no words.
+        for (len, body, recorded, entries) in
+            [(2, 1, 510, 512), (1, 1, 510, 511), (1, 0, 340, 341), (2, 0, 1, 2), (40, 8, 1, 3)]
+        {
+            let books = Books::new(usize::MAX);
+            let core = books.core();
+            let mut channel = Channel::new(&core, &Arc::default(), Engine::Copy).unwrap();
+            let (count, put) = fill(&mut channel, &books, len, body, recorded);
+            assert_eq!(put, count as u32 * entries, "{entries} entries each");
+            assert!(put < ENTRIES, "one that is full would look empty");
+            assert!(put + entries + 1 >= ENTRIES, "room is left for {} entries", ENTRIES - put);
+        }
+    }
+
+    #[test]
+    fn commands_that_the_gpu_has_not_read_are_kept() {
+        let books = Books::new(usize::MAX);
+        let core = books.core();
+        let mut channel = Channel::new(&core, &Arc::default(), Engine::Copy).unwrap();
+        // 1 MiB of command memory holds two of 400 KiB.
+        let (count, put) = fill(&mut channel, &books, 100 << 10, 0, 0);
+        assert_eq!((count, put), (2, 2));
+        let (at, _) = channel.signal();
+        books.poke(at, 1);
+        assert_eq!(channel.submit(&mut words(100 << 10), 0, &[]).unwrap(), 3);
+        let error = channel.submit(&mut words((256 << 10) + 1), 0, &[]).unwrap_err();
+        assert!(matches!(error, Error::Queue(QueueError::Timeout { wanted: 2, .. })), "{error}");
+        books.poke(at, 3);
+        let error = channel.submit(&mut words((256 << 10) + 1), 0, &[]).unwrap_err();
+        let small = matches!(error, Error::Queue(QueueError::RingTooSmall { capacity: COMMANDS, .. }));
+        assert!(small, "{error}");
+        assert_eq!(channel.submit(&mut words(256 << 10), 0, &[]).unwrap(), 4, "all of it");
+    }
+
+    #[test]
+    fn a_wait_for_a_channel_is_one_for_what_was_submitted() {
+        let books = Books::new(usize::MAX);
+        let core = books.core();
+        let mut channel = Channel::new(&core, &Arc::default(), Engine::Copy).unwrap();
+        assert!(channel.is_idle() && channel.wait_idle().is_ok());
+        let (at, next) = channel.signal();
+        assert_eq!((next, channel.next()), (1, 1));
+        assert_eq!(channel.submit(&mut words(1), 0, &[]).unwrap(), next);
+        assert!(!channel.is_idle());
+        assert!(matches!(channel.wait_idle(), Err(Error::Queue(QueueError::Timeout { wanted: 1, .. }))));
+        books.poke(at, 1);
+        assert!(channel.is_idle() && channel.wait_idle().is_ok());
+        assert!(channel.wait(2).is_err());
+    }
 }

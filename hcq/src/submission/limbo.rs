@@ -142,7 +142,9 @@ impl Limbo {
 mod tests {
     use super::*;
     use crate::backend::tests::Books;
-    use crate::backend::{ChannelId, MemoryKind};
+    use crate::backend::{ChannelId, ChannelRequest, Engine, MemoryKind};
+    use crate::core::Core;
+    use crate::submission::gpfifo::Gpfifo;
     use crate::submission::timeline::Slot;
 
     #[test]
@@ -164,5 +166,92 @@ mod tests {
         assert_eq!(live(), 1, "until something collects");
         limbo.collect();
         assert_eq!(live(), 0);
+    }
+
+    /// A channel that works no more.
+    fn channel(books: &Arc<Books>) -> Option<OwnedChannel> {
+        let request = ChannelRequest { engine: Engine::Copy, entries: 8, va: None };
+        Gpfifo::new(books.core().backend(), &request).unwrap().close()
+    }
+
+    /// A channel of the group with one submission; it ends when the books' word is poked.
+    fn busy(core: &Arc<Core>, limbo: &Limbo) -> Arc<Timeline> {
+        let lane = Arc::new(Timeline::new(core, ChannelId(100), Slot::new(core).unwrap()));
+        lane.set_submitted(1);
+        limbo.enter(&lane);
+        lane
+    }
+
+    #[test]
+    fn a_channel_is_closed_when_no_other_of_its_group_works() {
+        let (books, limbo) = (Books::new(usize::MAX), Limbo::default());
+        limbo.close(channel(&books), false);
+        assert_eq!(books.channels(), 0, "none works");
+        let core = books.core();
+        let lanes = [busy(&core, &limbo), busy(&core, &limbo)];
+        limbo.close(channel(&books), false);
+        for lane in &lanes {
+            limbo.collect();
+            assert_eq!(books.channels(), 1, "one works yet");
+            books.poke(lane.va(), 1);
+        }
+        limbo.collect();
+        assert_eq!(books.channels(), 0);
+        drop(lanes);
+        busy(&core, &limbo);
+        assert_eq!(lock(&limbo.lanes).len(), 1, "those that are gone are forgotten");
+    }
+
+    #[test]
+    fn beside_work_that_gives_way_only_so_many_channels_wait() {
+        let (books, limbo) = (Books::new(usize::MAX), Limbo::default());
+        let lane = busy(&books.core(), &limbo);
+        for waiting in 1..=MOST_CLOSING {
+            limbo.close(channel(&books), true);
+            assert_eq!(books.channels(), waiting);
+        }
+        limbo.close(channel(&books), true);
+        assert_eq!(books.channels(), 0, "one more, and all are closed");
+        for waiting in 1..=MOST_CLOSING + 2 {
+            limbo.close(channel(&books), false);
+            assert_eq!(books.channels(), waiting, "work that does not give way is not disturbed");
+        }
+        books.poke(lane.va(), 1);
+        limbo.collect();
+        assert_eq!(books.channels(), 0);
+    }
+
+    #[test]
+    fn a_channel_that_finds_no_room_is_opened_once_those_that_wait_are_closed() {
+        const LONG: Duration = Duration::from_secs(60);
+        let (books, limbo) = (Books::new(usize::MAX), Limbo::default());
+        let lane = busy(&books.core(), &limbo);
+        let full = || Err::<(), _>(Error::Queue(QueueError::TooMany { limit: 1 }));
+        let is_full = |made: Result<(), Error>| matches!(made, Err(Error::Queue(QueueError::TooMany { .. })));
+        let mut calls = 0;
+        let mut count = |made: Result<(), Error>| {
+            calls += 1;
+            made
+        };
+        let made = limbo.make_room(LONG, || count(full()));
+        assert!(is_full(made) && calls == 1, "{calls} calls, though nothing is to be closed");
+
+        limbo.close(channel(&books), false);
+        let made = limbo.make_room(LONG, || Err::<(), _>(Error::Queue(QueueError::Stopped)));
+        assert!(matches!(made, Err(Error::Queue(QueueError::Stopped))), "another reason");
+        let (begin, patience) = (Instant::now(), Duration::from_millis(2));
+        assert!(is_full(limbo.make_room(patience, full)) && begin.elapsed() >= patience);
+
+        let mut calls = 0;
+        let made = limbo.make_room(LONG, || {
+            calls += 1;
+            if calls == 3 {
+                books.poke(lane.va(), 1);
+            }
+            if books.channels() == 0 { Ok(()) } else { full() }
+        });
+        assert!(made.is_ok() && calls == 4, "{calls} calls");
+        let closing = lock(&limbo.closing);
+        assert_eq!((closing.open, closing.closed), (0, 1));
     }
 }

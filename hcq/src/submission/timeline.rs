@@ -422,4 +422,111 @@ mod tests {
         a.add_waiter(1, &c, 5).unwrap();
         b.add_waiter(2, &c, 5).unwrap();
     }
+
+    fn timelines<const N: usize>(core: &Arc<Core>) -> [Arc<Timeline>; N] {
+        std::array::from_fn(|id| {
+            Arc::new(Timeline::new(core, ChannelId(id as u64), Slot::new(core).unwrap()))
+        })
+    }
+
+    #[test]
+    fn who_waits_is_remembered_until_the_wait_is_over() {
+        let books = Books::new(usize::MAX);
+        let [a, b, c] = timelines(&books.core());
+        let waiting = || lock(&a.waiters).len();
+        a.add_waiter(1, &b, 1).unwrap();
+        a.add_waiter(2, &c, 1).unwrap();
+        assert_eq!(waiting(), 2);
+        books.poke(a.va(), 1);
+        a.add_waiter(3, &b, 2).unwrap();
+        assert_eq!(waiting(), 2, "what was reached is forgotten");
+        drop(c);
+        a.add_waiter(4, &b, 3).unwrap();
+        assert_eq!(waiting(), 2, "and so is who is gone");
+    }
+
+    #[test]
+    fn a_timeline_starts_where_the_last_owner_of_its_memory_has_ended() {
+        let books = Books::new(usize::MAX);
+        let core = books.core();
+        let slot = Slot::starting_at(&core, 5).unwrap();
+        let (va, time) = (slot.va(), GpuVa::inside(slot.va().raw() + 8));
+        assert_eq!((slot.value(), slot.time()), (5, 0));
+        books.poke(va, 7);
+        books.poke(time, 99);
+        assert_eq!((slot.value(), slot.time()), (7, 99));
+        drop(slot);
+        let slot = Slot::starting_at(&core, 5).unwrap();
+        assert_eq!((slot.va(), slot.value(), slot.time()), (va, 7, 0), "the GPU may have seen it there");
+        let timeline = Timeline::new(&core, ChannelId(3), slot);
+        assert_eq!((timeline.submitted(), timeline.completed(), timeline.va()), (7, 7, va));
+        assert!(timeline.is_idle() && timeline.has_ended(7) && !timeline.has_ended(8));
+        assert!(timeline.wait(7, Duration::ZERO).is_ok());
+    }
+
+    #[test]
+    fn a_wait_ends_when_its_time_is_over_and_says_how_far_the_work_came() {
+        let books = Books::new(usize::MAX);
+        let [a] = timelines(&books.core());
+        books.poke(a.va(), 3);
+        // Longer than it spins and yields.
+        let timeout = Duration::from_millis(20);
+        let begin = Instant::now();
+        let error = a.wait(5, timeout).unwrap_err();
+        let took = begin.elapsed();
+        let Error::Queue(QueueError::Timeout { waited, wanted: 5, reached: 3, .. }) = error else {
+            panic!("{error}")
+        };
+        assert!(
+            waited >= timeout && took >= waited && took < Duration::from_secs(20),
+            "{waited:?} of {took:?}"
+        );
+    }
+
+    #[test]
+    fn work_that_was_never_submitted_is_waited_for_until_its_queue_goes() {
+        let books = Books::new(usize::MAX);
+        let [a] = timelines(&books.core());
+        a.set_submitted(2);
+        assert!(!a.is_closed());
+        assert!(matches!(a.wait(3, Duration::ZERO), Err(Error::Queue(QueueError::Timeout { .. }))));
+        a.close();
+        assert!(a.is_closed());
+        assert!(matches!(a.wait(3, Duration::ZERO), Err(Error::Queue(QueueError::Discarded))));
+        assert!(matches!(a.wait(2, Duration::ZERO), Err(Error::Queue(QueueError::Timeout { .. }))));
+        assert!(!a.has_ended(3), "what comes before it runs yet");
+        books.poke(a.va(), 2);
+        assert!(a.has_ended(3) && a.wait(2, Duration::ZERO).is_ok());
+    }
+
+    #[test]
+    fn the_driver_is_asked_now_and_then_and_when_a_sibling_was_closed() {
+        let books = Books::new(usize::MAX);
+        let [a] = timelines(&books.core());
+        let begin = Instant::now();
+        (0..100).for_each(|_| a.check(1).unwrap());
+        let asked = books.asked();
+        assert!(asked == 1 || begin.elapsed() >= ASK_EVERY, "{asked} system calls at once");
+        a.sibling_closed();
+        assert_eq!(books.asked(), asked + 1, "no interval keeps this one");
+        thread::sleep(ASK_EVERY);
+        a.check(1).unwrap();
+        assert_eq!(books.asked(), asked + 2);
+    }
+
+    #[test]
+    fn a_point_is_done_when_the_gpu_has_reached_it_and_a_time_taken_when_it_is_there() {
+        let books = Books::new(usize::MAX);
+        let core = books.core();
+        let [timeline] = timelines(&core);
+        let point = SyncPoint { timeline, value: 1 };
+        assert!(!point.is_done().unwrap());
+        books.poke(point.timeline.va(), 1);
+        assert!(point.is_done().unwrap());
+        point.wait(Duration::ZERO).unwrap();
+        let time = Timestamp { slot: Arc::new(Slot::new(&core).unwrap()) };
+        assert_eq!(time.ns(), None);
+        books.poke(GpuVa::inside(time.slot.va().raw() + 8), 64);
+        assert_eq!(time.ns(), Some(64));
+    }
 }

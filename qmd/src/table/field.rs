@@ -204,3 +204,52 @@ macro_rules! fields {
     };
 }
 pub(crate) use fields;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{UnwindSafe, catch_unwind};
+
+    const fn field(hi: u16, lo: u16) -> Field {
+        Field::new(Version::V03, "TEST", hi, lo)
+    }
+
+    /// The words with which a table is refused, at run time here.
+    fn refused(table: impl FnOnce() -> Field + UnwindSafe) -> Option<&'static str> {
+        let payload = catch_unwind(table).err()?;
+        payload.downcast_ref::<&str>().copied()
+    }
+
+    #[test]
+    fn a_table_with_a_wrong_range_does_not_compile() {
+        assert_eq!(refused(|| field(95, 64)), None);
+        assert_eq!(refused(|| field(63, 64)), Some("bounds are swapped"));
+        assert_eq!(refused(|| field(64, 63)), Some("field crosses a 32-bit word"));
+        assert_eq!(refused(|| field(2047, 2040)), None);
+        assert_eq!(refused(|| field(2055, 2048)), Some("field lies outside the QMD"));
+        // Elements at 64, 92 and so on: the second ends in the next word.
+        let crosses = Some("an element crosses a 32-bit word");
+        assert_eq!(refused(|| field(71, 64).every(2, 28)), crosses);
+        assert_eq!(refused(|| field(71, 64).every(4, 8)), None);
+        assert_eq!(refused(|| field(67, 64).every(8, 12)), None);
+        assert_eq!(refused(|| field(67, 64).every(3, 15)), crosses, "the third");
+        assert_eq!(refused(|| field(71, 64).every(2, 7)), Some("elements overlap"));
+        assert_eq!(refused(|| field(71, 64).every(0, 8)), Some("elements overlap"));
+        assert_eq!(refused(|| field(2039, 2032).every(2, 8)), None);
+        let outside = Some("an element lies outside the QMD");
+        assert_eq!(refused(|| field(2039, 2032).every(3, 8)), outside);
+        assert_eq!(refused(|| field(71, 64).every(2, 8).at(2)), Some("index is past the end of the array"));
+    }
+
+    #[test]
+    fn two_fields_of_one_bit_do_not_compile() {
+        let (low, high) = (field(39, 32), field(47, 40).every(3, 8));
+        let mut named = [0; MAX_WORDS];
+        named[1] = u32::MAX;
+        assert_eq!(cover(&[low, high]), Some(named));
+        assert_eq!(cover(&[low, high, field(64, 64)]).map(|words| words[2]), Some(1));
+        assert_eq!(cover(&[low, field(39, 39)]), None);
+        assert_eq!(cover(&[high, field(56, 56)]), None, "its last element");
+        assert_eq!(cover(&[]), Some([0; MAX_WORDS]));
+    }
+}

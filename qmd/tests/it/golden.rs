@@ -112,3 +112,30 @@ fn a_v3_launch_prints_its_fields() {
     let expected = include_str!("../data/v03.txt");
     assert_eq!(qmd.to_string(), expected, "print it with `cargo run -p nv-qmd --example show`");
 }
+
+#[test]
+fn every_field_is_printed_on_request_with_the_name_of_its_value() {
+    let mut qmd = launch(Target::Sm87, 0x190).build().expect("valid");
+    let field = |name| qmd::field(Version::V03, name).expect("a field of v3.0");
+    for (name, value) in [("CWD_MEMBAR_TYPE", 2), ("QMD_GROUP_ID", 9), ("CTA_RASTER_WIDTH", 0x1_0000)] {
+        qmd.set(field(name), value).expect("fits");
+    }
+    let line = |name: &str, text: &str| {
+        let lines: Vec<&str> = text.lines().filter(|line| line.trim_start().starts_with(name)).collect();
+        let [line] = lines[..] else { panic!("{name}: {lines:?}") };
+        line.split_whitespace().skip(2).collect::<Vec<_>>().join(" ")
+    };
+    let (set, all) = (qmd.to_string(), format!("{qmd:#}"));
+    assert_eq!(line("CWD_MEMBAR_TYPE", &set), "0x2 (undefined)");
+    assert_eq!(line("SAMPLER_INDEX", &set), "0x1 VIA_HEADER_INDEX");
+    assert_eq!(line("CTA_RASTER_HEIGHT ", &set), "0x3", "a number below ten");
+    assert_eq!(line("CTA_THREAD_DIMENSION0", &set), "0x40 (64)");
+    assert_eq!(line("QMD_GROUP_ID", &set), "0x9");
+    assert_eq!(line("CTA_RASTER_WIDTH ", &set), "0x10000", "an address or a size, no number to count with");
+    assert!(!set.contains("CTA_RASTER_WIDTH_RESUME"));
+    assert_eq!(line("CTA_RASTER_WIDTH_RESUME", &all), "0x0");
+    // One line for each element of each field, and the headline.
+    let elements: usize = qmd::fields(Version::V03).iter().map(|f| usize::from(f.count())).sum();
+    assert_eq!(all.lines().count(), 1 + elements);
+    assert_eq!(qmd.entries().filter(|entry| entry.value_name() == Some("VIA_HEADER_INDEX")).count(), 1);
+}

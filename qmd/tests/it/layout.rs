@@ -30,6 +30,11 @@ fn every_row_of_the_table_has_its_field_with_the_same_bits() {
             let field = field(version, name).unwrap_or_else(|| panic!("{version} has no {name}"));
             let bits = row.get("bits").or_else(|| row.get("base")).expect("bits or base");
             assert_eq!((field.hi(), field.lo()), (number(&bits[0]), number(&bits[1])), "{name}");
+            let (lo, width) = (u32::from(field.lo()), u32::from(field.hi() - field.lo() + 1));
+            assert_eq!((field.word(), field.shift()), (lo as usize / 32, lo % 32), "{name}");
+            let max = ((1u64 << width) - 1) as u32;
+            assert_eq!((u32::from(field.width()), field.max()), (width, max), "{name}");
+            assert_eq!(field.mask(), max << (lo % 32), "{name}");
             let count = row.get("count").map_or(1, number);
             let stride = row.get("stride").map_or(0, number);
             assert_eq!((u16::from(field.count()), field.stride()), (count, stride), "{name}");
@@ -53,6 +58,7 @@ fn owners(version: Version) -> Vec<Vec<Field>> {
     for field in fields(version) {
         for i in 0..field.count() {
             let element = field.element(i).expect("below the count");
+            assert_eq!((element.index(), element.count()), (i, 1), "{}", field.name());
             for bit in element.lo()..=element.hi() {
                 owners[usize::from(bit)].push(element);
             }

@@ -2,6 +2,7 @@
 
 mod golden;
 mod layout;
+mod limits;
 mod problems;
 mod properties;
 mod tables;

@@ -1,6 +1,9 @@
 //! Each complaint about a QMD, provoked by one raw value in a QMD that is otherwise right.
 
-use qmd::{Effect, Error, Launch, Problem, Qmd, Release, SkedCheck, Target, Version, field, v03, v04};
+use qmd::{
+    CarveOutField, Effect, Error, Launch, Membar, Problem, Qmd, Release, SkedCheck, Target, Version, field,
+    v03, v04,
+};
 
 fn valid(target: Target) -> Qmd {
     Launch::new(target).program(0x1000, 0).block([128, 1, 1]).registers(32).build().expect("valid")
@@ -99,6 +102,27 @@ fn values_without_a_meaning_are_reported() {
 }
 
 #[test]
+fn a_descriptor_is_measured_by_the_part_it_names() {
+    let target = [("TARGET_SM_CONFIG_SHARED_MEM_SIZE", 34), ("MAX_SM_CONFIG_SHARED_MEM_SIZE", 42)];
+    // Carve-outs of 132 and 164 KiB, which sm_87 has and sm_86 has not.
+    assert_eq!(broken(Target::Sm87, &target), []);
+    let target = Target::Sm86;
+    let on = |field, kib, code| Problem::CarveOut { field, kib, code, target };
+    assert_eq!(
+        broken(target, &[("TARGET_SM_CONFIG_SHARED_MEM_SIZE", 34), ("MAX_SM_CONFIG_SHARED_MEM_SIZE", 42)]),
+        [on(CarveOutField::Target, 132, 34), on(CarveOutField::Max, 164, 42)]
+    );
+    // The code of a part whose descriptors have another layout names none: v3.0 is measured as ga10b's.
+    let other = ("SASS_VERSION", u32::from(Target::Sm90.sass_version()));
+    assert_eq!(broken(Target::Sm87, &[other, ("MAX_SM_CONFIG_SHARED_MEM_SIZE", 42)]), []);
+    let [Problem::CarveOut { target: Target::Sm87, kib: 228, .. }] =
+        broken(Target::Sm87, &[other, ("MAX_SM_CONFIG_SHARED_MEM_SIZE", 58)])[..]
+    else {
+        panic!("228 KiB are sm_90's")
+    };
+}
+
+#[test]
 fn a_queue_is_not_measured_as_a_grid() {
     let mut queue = Qmd::new(Version::V03);
     assert!(!queue.problems().is_empty());
@@ -140,6 +164,13 @@ fn a_link_can_be_set_cut_and_patched_after_building() {
     assert_eq!(qmd.dependent(1).map(|d| d.address), Some(0x4000));
     qmd.clear_dependent(1).expect("a slot");
     assert_eq!(qmd.dependent(1), None);
+    qmd.set_membar(Membar::Device);
+    qmd.set_task_chasing(true);
+    assert_eq!((qmd.membar(), qmd.get(v04::CWD_MEMBAR_TASK_CHASING_ENABLE)), (Some(Membar::Device), Some(1)));
+    qmd.set_dependence_counter(3);
+    assert_eq!(qmd.dependence_counter(), 3);
+    qmd.set_membar(before.membar().expect("defined"));
+    qmd.set_task_chasing(false);
     qmd.set_grid([5, 6, 7]).expect("valid");
     assert_eq!((qmd.grid(), before.grid()), ([5, 6, 7], [1, 1, 1]));
 }

@@ -215,3 +215,69 @@ fn an_observer_has_room_between_pieces_and_holds_addresses_back() {
     let last = most.pop().map(|piece| piece.va());
     assert_eq!(Some(alloc(64 << 20).va()), last);
 }
+
+#[test]
+fn a_small_piece_that_comes_and_goes_costs_no_call_of_the_driver() {
+    let (books, memory) = memory(usize::MAX);
+    let alloc = |kind| memory.alloc(64, kind, "test").unwrap();
+    let kinds = [MemoryKind::Device, MemoryKind::Shared];
+    let places = kinds.map(|kind| alloc(kind).va());
+    for _ in 0..3 {
+        assert_eq!(books.mapped().len(), 2, "a chunk of each kind stays");
+        assert_eq!(kinds.map(|kind| alloc(kind).va()), places);
+    }
+    // A second chunk of a kind goes when it is empty, but not beside one that is in use.
+    let all = |len: u64| memory.alloc(len, MemoryKind::Device, "test").unwrap();
+    let first: Vec<Piece> = (0..CHUNK / SMALL).map(|_| all(SMALL)).collect();
+    let second = all(64);
+    assert_eq!(books.mapped().len(), 3);
+    drop(second);
+    assert_eq!(books.mapped().len(), 3, "the only empty one");
+    drop(first);
+    assert_eq!(books.mapped().len(), 2);
+}
+
+#[test]
+fn what_fits_a_chunk_is_cut_from_one_and_what_does_not_has_its_own() {
+    let (books, memory) = memory(usize::MAX);
+    let alloc = |len: u64| memory.alloc(len, MemoryKind::Device, "test").unwrap();
+    let small = [alloc(SMALL), alloc(1), alloc(SMALL - 255)];
+    assert_eq!(books.mapped().len(), 1);
+    let large = alloc(SMALL + 1);
+    assert_eq!(books.mapped().len(), 2);
+    for piece in small.iter().chain([&large]) {
+        let last = piece.len() - 1;
+        piece.write(last, &[7]).unwrap();
+        assert!(piece.write(last, &[7, 7]).is_err() && piece.is_mapped());
+        assert!(piece.write(piece.len(), &[]).is_ok() && piece.write(piece.len() + 1, &[]).is_err());
+        assert_eq!(piece.at(last).raw(), piece.va().raw() + last);
+    }
+    let empty = memory.alloc(0, MemoryKind::Device, "test").unwrap_err();
+    assert!(matches!(empty, Error::Memory(MemoryError::EmptyBuffer)), "{empty}");
+}
+
+#[test]
+fn words_are_in_the_byte_order_of_the_gpu() {
+    let (_books, memory) = memory(usize::MAX);
+    let piece = memory.alloc(64, MemoryKind::Command, "test").unwrap();
+    piece.write_words(8, &[0x0403_0201, 0x0807_0605]).unwrap();
+    let mut bytes = [0; 8];
+    piece.read(8, &mut bytes).unwrap();
+    assert_eq!(bytes, [1, 2, 3, 4, 5, 6, 7, 8]);
+    assert_eq!(piece.atomic(8).unwrap().load(std::sync::atomic::Ordering::Relaxed), 0x0807_0605_0403_0201);
+    assert!(piece.atomic(64).is_err());
+}
+
+#[test]
+fn addresses_of_memory_that_is_kept_are_used_when_there_are_no_others() {
+    let memory = MemoryManager::new(Books::new(usize::MAX), Arc::new(Unobserved), true, 1 << 30);
+    let alloc = |len: u64| memory.alloc(len, MemoryKind::Device, "test");
+    let mut all: Vec<Piece> = std::iter::from_fn(|| alloc(64 << 20).ok()).collect();
+    all.extend(std::iter::from_fn(|| alloc(1 << 20).ok()));
+    let (va, len) = (all[0].va(), all[0].len());
+    drop(all.remove(0));
+    assert_eq!(memory.kept(), len);
+    // Of another size than what is kept.
+    let place = alloc(len / 2).unwrap();
+    assert_eq!((place.va(), memory.kept()), (va, 0));
+}

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 
+use super::net::{Member, Start};
 use super::*;
 
 const KICK: u32 = 0x2001_20ad;
@@ -322,6 +323,61 @@ fn a_copy_after_a_barrier_waits_for_grids_and_a_launch_after_that_for_the_copy()
     b.recorder.barrier();
     b.launch(3);
     assert_eq!(b.events(), [0, 3]);
+}
+
+/// Records a net of launches from `first` on, with descriptors of that layout.
+fn net(b: &mut Bench, version: qmd::Version, first: u64, starts: &[Start]) {
+    let member = |n: u64| {
+        let mut qmd = qmd::Qmd::new(version);
+        qmd.set_membar(qmd::Membar::System);
+        Member { kernel: "test", va: GpuVa::inside(n << 8), qmd }
+    };
+    let members = (first..).zip(starts).map(|(n, _)| member(n)).collect();
+    let mut latch = 6;
+    b.with_sink(|r, sink| {
+        let mut next = || {
+            latch += 1;
+            latch
+        };
+        r.net(members, starts, &mut next, sink).unwrap();
+    });
+}
+
+fn linked(to: &[usize]) -> Start {
+    Start { linked_to: to.to_vec(), ..Start::default() }
+}
+
+#[test]
+fn a_net_kicks_what_nothing_precedes_and_waits_between_its_stages() {
+    let mut b = Bench::new(true);
+    let waits = Start { waits: true, ..Start::default() };
+    net(&mut b, qmd::Version::V03, 1, &[linked(&[]), linked(&[0]), waits, linked(&[]), linked(&[3])]);
+    assert_eq!(b.events(), [1, 0, 3, 4]);
+    assert_eq!([1, 2, 3, 4, 5].map(|n| b.next_of(n)), [Some(2), None, None, Some(5), None]);
+    let [device, system] = [Some(qmd::Membar::Device), Some(qmd::Membar::System)];
+    assert_eq!([1, 2, 3, 4, 5].map(|n| b.membar_of(n)), [device, system, system, device, system]);
+    assert_eq!((b.recorder.launches(), b.writes), (5, 5), "each is written once");
+    b.launch(9);
+    assert_eq!(b.events(), [1, 0, 3, 4, 0, 9], "what comes next follows all links");
+    let mut b = Bench::new(true);
+    net(&mut b, qmd::Version::V03, 1, &[linked(&[]), linked(&[])]);
+    b.launch(9);
+    assert_eq!((b.events(), b.recorder.launches()), (vec![1, 2, 9], 3), "nothing has to be followed");
+}
+
+#[test]
+fn a_launch_of_a_net_that_follows_several_is_handed_over_before_they_start() {
+    let mut b = Bench::new(true);
+    let early = Start { early: true, ..linked(&[2]) };
+    net(&mut b, qmd::Version::V04, 1, &[linked(&[]), linked(&[]), linked(&[0, 1]), early]);
+    assert_eq!(b.events(), [3, 1, 2]);
+    let of = |n: u64| &b.memory[&n];
+    assert_eq!([1, 2, 3, 4].map(|n| of(n).dependence_counter()), [0, 0, 2, 0]);
+    let third = qmd::Dependent::decrement(3 << 8).prefetched();
+    assert_eq!([1, 2].map(|n| of(n).dependent(0)), [Some(third); 2]);
+    assert_eq!(of(3).dependent(0), Some(qmd::Dependent::schedule(4 << 8).prefetched()));
+    assert_eq!([1, 2, 3, 4].map(|n| of(n).latch_arrival()), [None, None, Some(7), None]);
+    assert_eq!([1, 2, 3, 4].map(|n| of(n).latch_wait()), [None, None, None, Some(7)]);
 }
 
 const ENGINE_WAIT: u32 = 0x2001_001e;
