@@ -52,10 +52,10 @@ impl Handover {
         });
     }
 
-    /// A link is not followed: it could lead to a file of the user's.
+    /// A link is not followed: it could lead to a file of the user's. A FIFO without a reader is an error, not a wait.
     fn options(&self) -> OpenOptions {
         let mut options = OpenOptions::new();
-        options.custom_flags(libc::O_NOFOLLOW);
+        options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
         options
     }
 

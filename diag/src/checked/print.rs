@@ -115,7 +115,7 @@ impl Report for Checked {
         let seeds = self.runs.iter().filter(|run| run.seed.is_some()).count();
         self.findings.iter().try_for_each(|found| found.print(seeds, out))?;
         self.runs.iter().try_for_each(|run| run.print(out))?;
-        if self.launches() == 0 {
+        if self.launches() == 0 && self.findings.is_empty() {
             writeln!(out, "{MARK} {PROBLEM}no launch was seen{PROBLEM:#}: nothing was checked")?;
         }
         let style = if self.errors > 0 { PROBLEM } else { HEADING };

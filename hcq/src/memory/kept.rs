@@ -46,7 +46,7 @@ impl<K: Copy + PartialEq, T> Kept<K, T> {
 
     /// Takes the one of `kind` that fits `len` best: at most an eighth of it stays unused.
     pub fn take(&mut self, kind: K, len: u64) -> Option<T> {
-        let most = len + len / 8;
+        let most = len.saturating_add(len / 8);
         let fits = |e: &Entry<K, T>| e.kind == kind && (len..=most).contains(&e.len);
         let found = self.entries.iter().enumerate().filter(|(_, e)| fits(e)).min_by_key(|(_, e)| e.len)?.0;
         let entry = self.entries.remove(found)?;

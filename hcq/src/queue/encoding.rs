@@ -252,7 +252,7 @@ mod tests {
                 }
                 _ => Action::Barrier,
             };
-            nodes.push(Node { action, after: Vec::new(), early: false, buffers: Vec::new() });
+            nodes.push(Node { action, after: Vec::new(), early: false });
         }
         let encoding = Encoding::new(&shared, &nodes, cache.templates(), &parameters).unwrap();
         let name = |word: &u32| match word {

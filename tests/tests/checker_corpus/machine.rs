@@ -20,7 +20,7 @@ pub const CASE: &str = "CHECKER_CORPUS_CASE";
 
 /// A launch is given up after this time. Most take some milliseconds, but where they poll they may take seconds.
 fn deadline(case: &Case) -> Duration {
-    Duration::from_secs(if case.hang { 10 } else { 60 })
+    Duration::from_secs(if case.hang { 3 } else { 60 })
 }
 
 /// What happened in a launch with all checks.

@@ -45,7 +45,7 @@ pub struct Args {
     #[arg(long = "print", value_name = "ARG[:TYPE[:COUNT]]")]
     shown: Vec<Shown>,
     /// Seconds after which the launch is given up.
-    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u32).range(1..))]
     deadline: u32,
 }
 
@@ -212,7 +212,11 @@ impl Args {
         let config = LaunchConfig::new(self.grid.unwrap_or([1; 3]), self.block.unwrap_or([32, 1, 1]))
             .with_dynamic_shared(self.shared.unwrap_or(0));
         let done = run(&device, &kernel, config, &args, Duration::from_secs(self.deadline.into()));
-        done.with_context(|| format!("cannot run kernel {}", about.name))?;
+        if done.is_err() {
+            // It may still run: freed memory would be a mistake of its own, and dropping the device waits for it.
+            std::mem::forget((device, kernel, buffers));
+            return done.with_context(|| format!("cannot run kernel {}", about.name));
+        }
         for shown in &self.shown {
             let buffer = buffers.iter().find(|(number, _)| *number == shown.argument);
             print(shown, &buffer.context("it is no buffer")?.1, out)?;
@@ -233,7 +237,12 @@ fn run(
     // SAFETY: the GPU is software, which reaches this device's memory alone, and its checks are here to tell what
     // the kernel does wrong there. Nothing else uses the buffers until the wait has ended.
     let launched = unsafe { queue.launch(kernel, config, args) };
-    launched.and_then(|()| queue.submit())?.wait(deadline)
+    let ended = launched.and_then(|()| queue.submit())?.wait(deadline);
+    if ended.is_err() {
+        // Its kernel may not have ended.
+        std::mem::forget(queue);
+    }
+    ended
 }
 
 /// Writes the initial contents of a buffer.

@@ -118,7 +118,7 @@ impl Args {
             let ended = program.run(self.checks, seed, &file, &interrupts)?;
             checked.add(seed, ended, &records(&file)?);
         }
-        if checked.launches() == 0 {
+        if checked.launches() == 0 && !checked.has_problem() {
             eprintln!("nvdiag: no launch was seen\n  {}", program.why_silent());
         }
         match &mut report {

@@ -61,7 +61,7 @@ impl Progress {
             started: AtomicU64::new(0),
             finished: AtomicU64::new(0),
             limit: resident_blocks(env.launch),
-            stall: env.clock.stall_budget(config.stall_budget),
+            stall: env.clock.stall_budget(config.budget()),
             parked: Mutex::default(),
             order: Mutex::new(Order::new(config.schedule)),
             watch: Mutex::new(watch),

@@ -166,7 +166,8 @@ pub struct Config {
     pub exact_mma: bool,
     /// Warp instructions that a launch may run without any block finishing or storing to global memory before
     /// it is reported as hung, and an eighth of those that it may run without any block finishing; 0 for no
-    /// limit. The default is some seconds of a loop that waits.
+    /// limit. The default is some seconds of a loop that waits; under checks an eighth counts, which takes as
+    /// long.
     pub stall_budget: u64,
     /// Whether to take the vector instructions that the host has beyond its baseline.
     pub host_simd: bool,
@@ -175,6 +176,13 @@ pub struct Config {
     pub l2: Option<CacheConfig>,
     /// Mistakes of kernels to search for; none by default. With any there is one worker.
     pub checks: Checks,
+}
+
+impl Config {
+    /// The stall budget, in view of the time that checks take.
+    pub(crate) fn budget(&self) -> u64 {
+        if self.checks.is_empty() { self.stall_budget } else { self.stall_budget.div_ceil(8) }
+    }
 }
 
 impl Default for Config {

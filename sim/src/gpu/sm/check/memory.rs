@@ -25,12 +25,7 @@ pub(super) fn verb(access: Access) -> &'static str {
 impl Watch {
     /// Compares an access with the pieces; one finding at most, of the first lane that is wrong. Whether all are
     /// right.
-    pub(super) fn check_memory(
-        &mut self,
-        core: &mut Core<'_>,
-        access: &WarpAccess,
-        reach: &Reach,
-    ) -> bool {
+    pub(super) fn check_memory(&mut self, core: &mut Core<'_>, access: &WarpAccess, reach: &Reach) -> bool {
         let needs = match access.memory.access {
             Access::Load => KernelAccess::Read,
             Access::Store | Access::Atomic => KernelAccess::ReadWrite,
