@@ -178,9 +178,9 @@ __global__ void shuffle_names_waiting_ok(const int *in, int *out) {
 __global__ void votes_of_two_arms(const int *in, unsigned *out) {
     int x = in[threadIdx.x];
     if (x & 4)
-        out[threadIdx.x] = __ballot_sync(0xffffffff, x & 1) + 1; // BUG
+        out[threadIdx.x] = __ballot_sync(0xffffffff, x & 1) + 1;
     else
-        out[threadIdx.x] = __ballot_sync(0xffffffff, x & 2) * 3; // BUG
+        out[threadIdx.x] = __ballot_sync(0xffffffff, x & 2) * 3;
 }
 
 __global__ void votes_of_two_arms_ok(const int *in, unsigned *out) {

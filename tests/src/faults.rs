@@ -110,6 +110,7 @@ fn illegal_instruction() -> Result<()> {
         ("reverse", Args::new().buffer(&out).buffer_at(&out, 2048)),
         ("local_table", Args::new().buffer(&out).buffer_at(&out, 2048)),
         ("await", Args::new().buffer(&out).buffer_at(&out, 2048).u32(1)),
+        ("named_barrier", Args::new().buffer(&out).buffer_at(&out, 2048)),
     ] {
         let kernel = program.kernel(name)?;
         let mut queue = device.queue()?;

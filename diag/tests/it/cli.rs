@@ -330,7 +330,7 @@ fn the_synopsis_of_a_page_has_every_option_and_every_command() {
     };
     let whole = synopsis("nvdiag");
     assert!(whole.starts_with("nvdiag [--json] [--color WHEN] [-v|--verbose]"), "{whole}");
-    assert!(whole.contains("bringup|doctor|esr|") && whole.contains("|report|"), "{whole}");
+    assert!(whole.contains("bringup|check|doctor|esr|") && whole.contains("|report|"), "{whole}");
     for (command, options) in [
         ("doctor", vec!["[--root DIR]", "[--json]"]),
         ("report", vec!["[-o|--output FILE]", "[--yes]", "[--list]", "[--pid PID]"]),

@@ -127,6 +127,19 @@ fn is_arrival(arch: Arch, atomic: &Instruction) -> bool {
 }
 
 impl Memory {
+    /// A plain access to a word of shared memory.
+    pub fn shared(access: Access) -> Self {
+        Memory {
+            space: Space::Shared,
+            access,
+            bytes: 4,
+            strong: access == Access::Atomic,
+            of_block: false,
+            constant: false,
+            object: false,
+        }
+    }
+
     /// Of an instruction, by its order and scope.
     fn of(memory: &MemoryAccess, instruction: &Instruction) -> Self {
         let MemoryAccess { space, access, bytes, .. } = *memory;

@@ -1,10 +1,11 @@
 //! Arrivals at barrier objects, waits for them, and copies to shared memory that go on beside the threads.
 
 use crate::findings::Checks;
+use crate::gpu::sm::check::access::{Place, WarpAccess, lanes};
 use crate::gpu::sm::check::init::shared_word;
 use crate::gpu::sm::check::registers::Group;
 use crate::gpu::sm::check::unfinished::{bulk_copies_of, copies_of};
-use crate::gpu::sm::check::{Place, WarpAccess, Watch, act, event, finding, lanes, shared};
+use crate::gpu::sm::check::{Watch, act, event, finding};
 use crate::gpu::sm::core::Core;
 use crate::gpu::sm::mbarrier::ends_phase;
 use crate::gpu::sm::micro_op::MicroOp;
@@ -24,7 +25,7 @@ const PIECE: u32 = 16;
 
 /// An access to a barrier object.
 fn of_object(access: Access) -> act::Memory {
-    act::Memory { bytes: 8, object: true, ..shared(access) }
+    act::Memory { bytes: 8, object: true, ..act::Memory::shared(access) }
 }
 
 /// The state of a barrier object.
@@ -48,14 +49,17 @@ impl Watch {
                 .filter(|&lane| filled[lane as usize] == zeros)
                 .fold(0, |all, lane| all | 1 << lane);
             if lanes != 0 {
-                let memory =
-                    act::Memory { space: Space::Global, bytes: bytes - zeros, ..shared(Access::Load) };
+                let memory = act::Memory {
+                    space: Space::Global,
+                    bytes: bytes - zeros,
+                    ..act::Memory::shared(Access::Load)
+                };
                 self.access(core, &WarpAccess { lanes, places, memory, data: None, loaded, by: warp });
             }
         }
         let base = core.src(op.d)[0].wrapping_add(op.k[3]);
         let places = core.src(op.c).map(|x| Place::Shared(x.wrapping_add(base)));
-        let memory = act::Memory { bytes, ..shared(Access::Store) };
+        let memory = act::Memory { bytes, ..act::Memory::shared(Access::Store) };
         let by = self.begin_copies(core, copies_of(warp));
         self.access(core, &WarpAccess { lanes: executing, places, memory, data: None, loaded, by });
     }
@@ -179,10 +183,11 @@ impl Watch {
         let lanes = core.active & core.active.wrapping_neg();
         let loaded = Group::default();
         for at in (0..copy.bytes).step_by(PIECE as usize) {
-            let memory = act::Memory { space: Space::Global, bytes: PIECE, ..shared(Access::Load) };
+            let memory =
+                act::Memory { space: Space::Global, bytes: PIECE, ..act::Memory::shared(Access::Load) };
             let places = [Place::Global(copy.from.wrapping_add(at.into())); 32];
             self.access(core, &WarpAccess { lanes, places, memory, data: None, loaded, by: warp });
-            let memory = act::Memory { bytes: PIECE, ..shared(Access::Store) };
+            let memory = act::Memory { bytes: PIECE, ..act::Memory::shared(Access::Store) };
             let places = [Place::Shared(copy.to + at); 32];
             self.access(core, &WarpAccess { lanes, places, memory, data: None, loaded, by });
         }

@@ -2,10 +2,11 @@
 //! ledger.
 
 use crate::findings::{Checks, Finding};
+use crate::gpu::sm::check::access::{Place, WarpAccess};
 use crate::gpu::sm::check::in_ledger::InLedger;
 use crate::gpu::sm::check::pieces::{LINE, Piece, cut};
 use crate::gpu::sm::check::race::changes_nothing;
-use crate::gpu::sm::check::{Place, WarpAccess, Watch, finding};
+use crate::gpu::sm::check::{Watch, finding};
 use crate::gpu::sm::core::Core;
 use crate::gpu::sm::launch::Access as Translate;
 use crate::order::access::Access as OfLaunch;

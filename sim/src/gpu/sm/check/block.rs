@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use crate::gpu::sm::check::WarpAccess;
+use crate::gpu::sm::check::access::WarpAccess;
 use crate::gpu::sm::check::early::EarlyLoads;
 use crate::gpu::sm::check::lane_order::LaneOrder;
 use crate::gpu::sm::check::objects::{Objects, object_of};

@@ -6,8 +6,9 @@
 //! value. Of a word of which something was seen to write some bytes, the others count as long as they hold theirs.
 
 use crate::findings::{Checks, Finding};
+use crate::gpu::sm::check::access::{Place, WarpAccess, lanes, words};
 use crate::gpu::sm::check::reach::{Extent, Reach};
-use crate::gpu::sm::check::{Place, WarpAccess, Watch, finding, lanes, words};
+use crate::gpu::sm::check::{Watch, finding};
 use crate::gpu::sm::core::Core;
 use crate::gpu::sm::guest;
 use crate::gpu::sm::launch::{Access as Translate, Windows};

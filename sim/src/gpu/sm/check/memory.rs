@@ -4,10 +4,11 @@
 use std::ops::Range;
 
 use crate::findings::{Checks, Finding};
+use crate::gpu::sm::check::access::{Place, WarpAccess, lanes};
 use crate::gpu::sm::check::arrays::SharedBounds;
 use crate::gpu::sm::check::bounds::Wrong;
 use crate::gpu::sm::check::reach::{Extent, Reach};
-use crate::gpu::sm::check::{Place, WarpAccess, Watch, finding, lanes};
+use crate::gpu::sm::check::{Watch, finding};
 use crate::gpu::sm::core::Core;
 use crate::pieces::note::{KernelAccess, PieceKind};
 use crate::pieces::{Location, Pieces};

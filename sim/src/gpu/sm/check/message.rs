@@ -1,13 +1,14 @@
 //! Messages between blocks without a fence.
 
 use crate::findings::Checks;
+use crate::gpu::sm::check::access::{Place, WarpAccess};
 use crate::gpu::sm::check::act::Act;
 use crate::gpu::sm::check::pieces::{LINE, Piece, cut};
 use crate::gpu::sm::check::race::{changes_nothing, kind_of, words_of};
 use crate::gpu::sm::check::roles::Role;
 use crate::gpu::sm::check::shadow::{Kind, Mark};
 use crate::gpu::sm::check::step::Step;
-use crate::gpu::sm::check::{Place, WarpAccess, Watch, block_id, event};
+use crate::gpu::sm::check::{Watch, block_id, event};
 use crate::gpu::sm::core::Core;
 
 use sass::Access;

@@ -10,6 +10,7 @@
 //! release) accesses to the same word of global memory, with or without a fence. Of two lanes of a warp: by
 //! `__syncwarp` and all operations that lanes do together.
 
+mod access;
 mod act;
 mod arrays;
 mod asynchronous;
@@ -33,6 +34,7 @@ mod order;
 mod pieces;
 mod products;
 mod race;
+mod races;
 mod reach;
 mod registers;
 mod roles;
@@ -44,6 +46,7 @@ mod unfinished;
 use std::sync::Arc;
 
 use crate::findings::{Checks, Event, Finding, Findings};
+use crate::gpu::sm::check::access::{Place, WarpAccess, lanes, words};
 use crate::gpu::sm::check::act::Act;
 use crate::gpu::sm::check::arrays::SharedBounds;
 use crate::gpu::sm::check::block::{BlockWatch, Blocks};
@@ -52,7 +55,7 @@ use crate::gpu::sm::check::fences::Fences;
 use crate::gpu::sm::check::in_ledger::{InLedger, Watched};
 use crate::gpu::sm::check::late::LateStores;
 use crate::gpu::sm::check::order::Clocks;
-use crate::gpu::sm::check::race::Races;
+use crate::gpu::sm::check::races::Races;
 use crate::gpu::sm::check::reach::{Extent, Reach};
 use crate::gpu::sm::check::registers::Group;
 use crate::gpu::sm::check::shadow::Shadow;
@@ -93,49 +96,6 @@ pub(crate) struct Watch {
     late: Option<LateStores>,
     /// The launch in the ledger of a machine.
     in_ledger: Option<InLedger>,
-}
-
-/// Memory that an access of one lane reaches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    /// A guest address.
-    Global(u64),
-    /// An offset into shared memory.
-    Shared(u32),
-    /// An offset into the window of local memory.
-    Local(u32),
-}
-
-impl Place {
-    /// The address, or the offset.
-    fn offset(self) -> u64 {
-        match self {
-            Place::Global(va) => va,
-            Place::Shared(offset) | Place::Local(offset) => offset.into(),
-        }
-    }
-
-    /// Another place of the same kind.
-    fn moved_to(self, at: u64) -> Self {
-        match self {
-            Place::Global(_) => Place::Global(at),
-            Place::Shared(_) => Place::Shared(at as u32),
-            Place::Local(_) => Place::Local(at as u32),
-        }
-    }
-}
-
-/// An access of a warp: where, for the lanes that make it.
-struct WarpAccess {
-    memory: act::Memory,
-    lanes: u32,
-    places: [Place; 32],
-    /// First register of the data that is stored.
-    data: Option<u16>,
-    /// Registers that a load writes, if it is known when they are used.
-    loaded: Group,
-    /// The warp, or the copies that it started.
-    by: u32,
 }
 
 impl Watch {
@@ -208,7 +168,7 @@ impl Watch {
             }
             Act::LoadMatrix => {
                 let lanes = ((1u64 << (8 * op.k[3].min(4))) - 1) as u32;
-                let memory = act::Memory { bytes: 16, ..shared(Access::Load) };
+                let memory = act::Memory { bytes: 16, ..act::Memory::shared(Access::Load) };
                 let places = offsets(core, op).map(Place::Shared);
                 let (loaded, by) = (Group::default(), core.warp.index);
                 let access = WarpAccess { lanes, places, memory, data: None, loaded, by };
@@ -421,18 +381,6 @@ fn block_id(launch: &Launch, block: u32) -> [u32; 3] {
     [block % x, block / x % y, block / x / y]
 }
 
-fn shared(access: Access) -> act::Memory {
-    act::Memory {
-        space: Space::Shared,
-        access,
-        bytes: 4,
-        strong: access == Access::Atomic,
-        of_block: false,
-        constant: false,
-        object: false,
-    }
-}
-
 /// The access of a load, a store or an atomic operation.
 fn plain(core: &Core<'_>, op: &MicroOp, memory: act::Memory, loaded: Group) -> (WarpAccess, Option<Reach>) {
     let loads = memory.access == Access::Load;
@@ -490,19 +438,4 @@ fn in_window(core: &Core<'_>, va: u64) -> Place {
         Some(Miss::Local) => Place::Local((va - core.env.launch.windows.local_base) as u32),
         _ => Place::Global(va),
     }
-}
-
-/// The lanes of a mask.
-fn lanes(mask: u32) -> impl Iterator<Item = u32> {
-    (0..32).filter(move |lane| mask >> lane & 1 != 0)
-}
-
-/// The words that an access of `bytes` at `address` touches: number of each, and the bytes within it.
-fn words(address: u64, bytes: u32) -> impl Iterator<Item = (u64, u8)> {
-    let end = address + u64::from(bytes);
-    (address / 4..end.div_ceil(4)).map(move |word| {
-        let from = address.saturating_sub(word * 4).min(4);
-        let to = (end - word * 4).min(4);
-        (word, ((1u32 << to) - (1u32 << from)) as u8)
-    })
 }

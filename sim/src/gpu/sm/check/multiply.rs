@@ -2,10 +2,11 @@
 //! not touch before they have waited.
 
 use crate::findings::Checks;
+use crate::gpu::sm::check::access::{Place, WarpAccess};
 use crate::gpu::sm::check::act::Act;
 use crate::gpu::sm::check::registers::{Group, Registers};
 use crate::gpu::sm::check::unfinished::products_of;
-use crate::gpu::sm::check::{Place, WarpAccess, Watch, act, event, shared};
+use crate::gpu::sm::check::{Watch, act, event};
 use crate::gpu::sm::core::Core;
 use crate::gpu::sm::micro_op::MicroOp;
 use crate::gpu::sm::ops::warpgroup::Product;
@@ -28,7 +29,7 @@ impl Watch {
             for (place, at) in places.iter_mut().zip(lanes) {
                 *place = Place::Shared(*at);
             }
-            let memory = act::Memory { bytes: 16, ..shared(Access::Load) };
+            let memory = act::Memory { bytes: 16, ..act::Memory::shared(Access::Load) };
             let lanes = u32::MAX >> (32 - lanes.len());
             self.access(
                 core,

@@ -1,6 +1,6 @@
 //! The accesses of a warp's lanes, line by line: what one instruction does to neighbouring words is one piece.
 
-use crate::gpu::sm::check::{Place, WarpAccess, lanes, words};
+use crate::gpu::sm::check::access::{Place, WarpAccess, lanes, words};
 use crate::order::shadow::Threads;
 
 /// Words of a line.
@@ -243,12 +243,12 @@ fn cut_words(bytes: u32, global: bool, base: u64, (first, count): (u32, u32), pi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gpu::sm::check::{act, registers::Group, shared};
+    use crate::gpu::sm::check::{act, registers::Group};
     use proptest::prelude::*;
     use sass::Access;
 
     fn access(bytes: u32, lanes: u32, at: impl Fn(u64) -> u64) -> WarpAccess {
-        let memory = act::Memory { bytes, ..shared(Access::Load) };
+        let memory = act::Memory { bytes, ..act::Memory::shared(Access::Load) };
         let places = std::array::from_fn(|lane| Place::Global(at(lane as u64)));
         WarpAccess { memory, lanes, places, data: None, loaded: Group::default(), by: 0 }
     }

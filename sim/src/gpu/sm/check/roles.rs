@@ -1,4 +1,4 @@
-//! What a load of memory is for, by the code that follows it: machine code has no mark for a wait, nor for an
+//! The purpose of a load of memory, by the code that follows it: machine code has no mark for a wait, nor for an
 //! update that is no atomic operation.
 
 use sass::{Access, Arch, Instruction, Opcode, Operand, Word};

@@ -92,7 +92,7 @@ pub(super) struct Conflict {
     pub lane: u8,
 }
 
-/// What is known of the order of accesses.
+/// Knowledge of the order of accesses.
 pub(super) struct Orders<'a> {
     /// Knowledge of the block that accesses, of others.
     pub blocks: Option<&'a Knowledge>,

@@ -3,8 +3,9 @@
 use crate::findings::Checks;
 use crate::gpu::sm::barrier::Arrival;
 use crate::gpu::sm::block::Block;
+use crate::gpu::sm::check::access::{Place, lanes};
 use crate::gpu::sm::check::act::Act;
-use crate::gpu::sm::check::{Place, Watch, event, finding_of, lanes};
+use crate::gpu::sm::check::{Watch, event, finding_of};
 use crate::gpu::sm::core::Core;
 use crate::gpu::sm::mbarrier::Phase;
 use crate::gpu::sm::micro_op::MicroOp;
@@ -194,33 +195,12 @@ impl Watch {
             };
             stays && w.mask & missing != 0
         });
-        if let Some(w) = elsewhere {
-            self.waits_with(core, ELSEWHERE, w);
-        } else {
-            self.meets_another_site(core);
-        }
-    }
-
-    /// A finding of the lanes at the current WARPSYNC, and of others that wait.
-    fn waits_with(&self, core: &Core<'_>, text: &str, w: &Waiting) {
+        let Some(w) = elsewhere else { return };
         let other = 32 * core.warp.index + w.mask.trailing_zeros();
         let thread = 32 * core.warp.index + core.mask.trailing_zeros();
         let earlier = event(core, self.site(core, other, w.pc - 1), core.block.id, other);
         let pc = self.site(core, thread, core.pc);
-        self.findings.record(finding_of(core, pc, thread, Checks::SYNC, text, None, Some(earlier)));
-    }
-
-    /// Lanes that come to a routine from one operation, and wait there for lanes that came from another one.
-    fn meets_another_site(&self, core: &Core<'_>) {
-        let first = 32 * core.warp.index;
-        let here = self.site(core, first + core.mask.trailing_zeros(), core.pc);
-        let other = core.warp.waiting.iter().find(|w| {
-            let there = self.site(core, first + w.mask.trailing_zeros(), w.pc - 1);
-            w.pc == core.pc + 1 && matches!(w.on, Wait::WarpSync(_)) && there != here && here != core.pc
-        });
-        if let Some(w) = other {
-            self.waits_with(core, "meets lanes of its warp that take part in another operation", w);
-        }
+        self.findings.record(finding_of(core, pc, thread, Checks::SYNC, ELSEWHERE, None, Some(earlier)));
     }
 
     /// Lanes that pass over a WARPSYNC that names them, and over the barrier behind it, by the same guard.
