@@ -1,6 +1,7 @@
 //! Arrivals at barrier objects, waits for them, and copies to shared memory that go on beside the threads.
 
 use crate::findings::Checks;
+use crate::gpu::sm::block::Block;
 use crate::gpu::sm::check::access::{Place, WarpAccess, lanes};
 use crate::gpu::sm::check::init::shared_word;
 use crate::gpu::sm::check::registers::Group;
@@ -29,8 +30,8 @@ fn of_object(access: Access) -> act::Memory {
 }
 
 /// The state of a barrier object.
-fn state(core: &Core<'_>, offset: u32) -> Option<u64> {
-    let word = |at: u64| shared_word(core, at).map(u64::from);
+pub(super) fn state(block: &Block, offset: u32) -> Option<u64> {
+    let word = |at: u64| shared_word(block, at).map(u64::from);
     let offset = u64::from(offset);
     Some(word(offset)? | word(offset + 4)? << 32)
 }
@@ -126,7 +127,7 @@ impl Watch {
         for lane in lanes(core.mask) {
             let offset = offsets[lane as usize];
             if !objects.iter().any(|(known, ..)| *known == offset) {
-                let Some(state) = state(core, offset) else { return };
+                let Some(state) = state(&core.block, offset) else { return };
                 objects.push((offset, state, false));
             }
             for (_, state, ends) in objects.iter_mut().filter(|(known, ..)| *known == offset) {
@@ -163,7 +164,7 @@ impl Watch {
         }
         for lane in lanes(core.mask) {
             let offset = offsets[lane as usize];
-            if state(core, offset).is_some_and(|state| is_over(core, op, lane as usize, state)) {
+            if state(&core.block, offset).is_some_and(|state| is_over(core, op, lane as usize, state)) {
                 self.block(core).learn(warp, u64::from(offset) / 8);
             }
         }
@@ -196,7 +197,7 @@ impl Watch {
         if !self.checks.contains(Checks::RACE) {
             return;
         }
-        let Some(state) = state(core, copy.object) else { return };
+        let Some(state) = state(&core.block, copy.object) else { return };
         let ends = copy.arrive(state).is_ok_and(|next| ends_phase(state, next));
         let lane = lanes.trailing_zeros() & 31;
         let here = event(core, core.pc, core.block.id, 32 * warp + lane);

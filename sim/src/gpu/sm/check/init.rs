@@ -6,6 +6,7 @@
 //! value. Of a word of which something was seen to write some bytes, the others count as long as they hold theirs.
 
 use crate::findings::{Checks, Finding};
+use crate::gpu::sm::block::Block;
 use crate::gpu::sm::check::access::{Place, WarpAccess, lanes, words};
 use crate::gpu::sm::check::reach::{Extent, Reach};
 use crate::gpu::sm::check::{Watch, finding};
@@ -238,8 +239,8 @@ pub(super) fn global_word(core: &mut Core<'_>, va: u64) -> Option<u32> {
 }
 
 /// The word at an offset into shared memory.
-pub(super) fn shared_word(core: &Core<'_>, offset: u64) -> Option<u32> {
-    let row = core.block.shared.get(usize::try_from(offset / 128).ok()?)?;
+pub(super) fn shared_word(block: &Block, offset: u64) -> Option<u32> {
+    let row = block.shared.get(usize::try_from(offset / 128).ok()?)?;
     Some(row.0[(offset / 4 % 32) as usize])
 }
 

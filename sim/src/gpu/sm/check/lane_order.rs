@@ -1,6 +1,8 @@
 //! Order of the accesses of a warp's lanes: they run independently between the places that bring them
 //! together.
 
+use crate::gpu::sm::check::access::lanes;
+
 /// Lanes that wait for others at one WARPSYNC.
 #[derive(Debug)]
 struct Arrived {
@@ -17,11 +19,6 @@ pub(super) struct LaneOrder {
     /// Beyond that: of each lane, the step up to which it knows each other one.
     each: Option<Box<[[u32; 32]; 32]>>,
     arrived: Vec<Arrived>,
-}
-
-/// The lanes of a mask.
-fn lanes(mask: u32) -> impl Iterator<Item = usize> {
-    (0..32).filter(move |lane| mask >> lane & 1 != 0)
 }
 
 /// Adds knowledge.
@@ -53,7 +50,7 @@ impl LaneOrder {
     /// The knowledge of some lanes together, at a step.
     fn of(&self, mask: u32, step: u32) -> [u32; 32] {
         let mut known = [0; 32];
-        for lane in lanes(mask) {
+        for lane in lanes(mask).map(|lane| lane as usize) {
             if let Some(each) = &self.each {
                 join(&mut known, &each[lane]);
             }
@@ -65,7 +62,7 @@ impl LaneOrder {
     /// Lanes gain knowledge.
     fn learn(&mut self, mask: u32, known: &[u32; 32]) {
         let each = self.each.get_or_insert_with(|| Box::new([[0; 32]; 32]));
-        lanes(mask).for_each(|lane| join(&mut each[lane], known));
+        lanes(mask).for_each(|lane| join(&mut each[lane as usize], known));
     }
 
     /// The lanes of `from` pass their knowledge to those of `to`; `live` are those of the warp.

@@ -196,8 +196,7 @@ impl Watch {
                     in_ledger.pass_wait(core.block.index, core.warp.index, core.mask);
                 }
             }
-            Act::WarpSync if self.checks.contains(Checks::SYNC) => self.warpsync(core, op),
-            Act::WarpSync => {}
+            Act::WarpSync => self.warpsync(core, op),
             Act::Shuffle => self.shuffle(core, op),
             Act::BranchDiverged => self.branch_diverged(core, op),
         }

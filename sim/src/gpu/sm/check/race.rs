@@ -308,7 +308,7 @@ pub(super) fn changes_nothing(
     if !plain {
         return false;
     }
-    let now = if global { global_word(core, word * 4) } else { shared_word(core, word * 4) };
+    let now = if global { global_word(core, word * 4) } else { shared_word(&core.block, word * 4) };
     let Some(now) = now else { return false };
     match access.data {
         Some(data) if access.memory.bytes >= 4 => {

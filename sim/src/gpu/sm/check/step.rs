@@ -53,10 +53,10 @@ fn checks_of(act: Act) -> Checks {
         Act::CopyBulk | Act::InitObject | Act::Arrive | Act::ArriveAfterCopies | Act::CheckPhase => {
             Checks::all()
         }
-        Act::Barrier | Act::WarpSync => Checks::RACE | Checks::SYNC,
+        Act::Barrier => Checks::RACE | Checks::SYNC,
         Act::CommitCopies | Act::WaitForCopies(_) | Act::WaitForProducts(_) => Checks::RACE,
         Act::Fence | Act::BlockFence | Act::EmptyCache | Act::WaitForGrid => Checks::RACE | Checks::ORDER,
-        Act::Shuffle | Act::BranchDiverged => Checks::SYNC,
+        Act::Shuffle | Act::WarpSync | Act::BranchDiverged => Checks::SYNC,
     }
 }
 

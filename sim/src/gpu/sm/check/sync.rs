@@ -5,6 +5,7 @@ use crate::gpu::sm::barrier::Arrival;
 use crate::gpu::sm::block::Block;
 use crate::gpu::sm::check::access::{Place, lanes};
 use crate::gpu::sm::check::act::Act;
+use crate::gpu::sm::check::asynchronous::state;
 use crate::gpu::sm::check::{Watch, event, finding_of};
 use crate::gpu::sm::core::Core;
 use crate::gpu::sm::mbarrier::Phase;
@@ -136,9 +137,7 @@ impl Watch {
             self.findings.record(found);
         }
         for offset in met {
-            let word = |at: u32| block.shared.get(at as usize / 128).map(|row| row.0[at as usize / 4 % 32]);
-            let (Some(low), Some(high)) = (word(offset), word(offset + 4)) else { continue };
-            let state = u64::from(low) | u64::from(high) << 32;
+            let Some(state) = state(block, offset) else { continue };
             let Phase { parity, expected, missing } = match core.env.launch.arch.encoding() {
                 Encoding::Sm8x => Phase::of_8x(state),
                 Encoding::Sm9x => Phase::of_9x(state),
