@@ -4,6 +4,7 @@
 //! ```sh
 //! cargo bench -p ga10b-tests --bench checks
 //! cargo bench -p ga10b-tests --bench checks -- memory init     # these alone
+//! cargo bench -p ga10b-tests --bench checks -- race atomics    # of one kernel
 //! ```
 
 use std::sync::Arc;
@@ -107,11 +108,19 @@ fn main() {
         ("order", Checks::ORDER),
         ("all", Checks::all()),
     ];
-    checks.retain(|(name, _)| wanted.is_empty() || wanted.iter().any(|wanted| wanted == name));
+    let some = |offered: &[&str]| offered.iter().any(|name| wanted.iter().any(|wanted| wanted == name));
+    if some(&checks.iter().map(|(name, _)| *name).collect::<Vec<_>>()) {
+        checks.retain(|(name, _)| some(&[name]));
+    }
+    let mut workloads: Vec<&Workload> = WORKLOADS.iter().collect();
+    let first_word = |workload: &Workload| workload.name.split([' ', ',']).next().unwrap_or_default();
+    if some(&WORKLOADS.each_ref().map(first_word)) {
+        workloads.retain(|workload| some(&[first_word(workload)]));
+    }
     print!("{:<34} {:>9}", "user time, best of 3 runs", "unchecked");
     checks.iter().for_each(|(name, _)| print!(" {name:>7}"));
     println!();
-    for workload in &WORKLOADS {
+    for workload in workloads {
         let without = time(workload, Checks::empty());
         print!("{:<34} {:>6.1} ms", workload.name, without.as_secs_f64() * 1e3);
         for (_, check) in &checks {

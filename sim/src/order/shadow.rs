@@ -116,15 +116,22 @@ impl Word {
 struct Line {
     first: (u32, Word),
     more: Vec<(u32, Word)>,
+    /// Groups beside the first above which equal ones are looked for.
+    most: u8,
 }
 
 impl Default for Line {
     fn default() -> Self {
-        Self { first: (u32::MAX, Word::default()), more: Vec::new() }
+        Line::of(Word::default())
     }
 }
 
 impl Line {
+    /// All words have one state.
+    fn of(word: Word) -> Self {
+        Self { first: (u32::MAX, word), more: Vec::new(), most: 1 }
+    }
+
     /// Shows `see` the states of the words of `mask`, which it may change, and of which words each is.
     fn each(&mut self, mask: u32, mut see: impl FnMut(u32, &mut Word)) {
         if self.first.0 & !mask == 0 && self.more.is_empty() {
@@ -147,7 +154,10 @@ impl Line {
                 self.more.push((part, apart));
             }
         }
-        self.unite();
+        if self.more.len() > usize::from(self.most) {
+            self.unite();
+            self.most = 2 * self.more.len() as u8 + 1;
+        }
     }
 
     /// Words with equal states become one group.
@@ -180,7 +190,7 @@ enum Page {
 impl Page {
     fn line(&mut self, at: u64) -> &mut Line {
         if let Self::Uniform(word) = self {
-            let line = Line { first: (u32::MAX, std::mem::take(word)), more: Vec::new() };
+            let line = Line::of(std::mem::take(word));
             *self = Self::Lines(vec![line; PAGE as usize].into());
         }
         match self {
@@ -193,14 +203,35 @@ impl Page {
 /// Accesses to all words, by their numbers: address / 4.
 #[derive(Debug, Default)]
 pub(crate) struct Shadow {
-    pages: FxHashMap<u64, Page>,
+    pages: Vec<Page>,
+    /// By the number of the page.
+    index: FxHashMap<u64, u32>,
+    /// The page that was used last.
+    recent: Option<(u64, u32)>,
 }
 
 impl Shadow {
+    #[inline]
+    fn page(&mut self, page: u64) -> &mut Page {
+        let at = match self.recent {
+            Some((recent, at)) if recent == page => at,
+            _ => {
+                let pages = &mut self.pages;
+                let at = *self.index.entry(page).or_insert_with(|| {
+                    pages.push(Page::Uniform(Word::default()));
+                    (pages.len() - 1) as u32
+                });
+                self.recent = Some((page, at));
+                at
+            }
+        };
+        &mut self.pages[at as usize]
+    }
+
     /// Shows `see` the states of words of a line, which it may change: a word of each group with one state.
     pub(crate) fn line(&mut self, line: u64, mask: u32, mut see: impl FnMut(u32, &mut Word)) {
-        let page = self.pages.entry(line / PAGE).or_insert_with(|| Page::Uniform(Word::default()));
-        page.line(line % PAGE).each(mask, |words, state| see(words.trailing_zeros(), state));
+        let line = self.page(line / PAGE).line(line % PAGE);
+        line.each(mask, |words, state| see(words.trailing_zeros(), state));
     }
 
     /// Shows `see` the words of `len` bytes at an address, and which bytes of each: words with one state once, by
@@ -211,8 +242,7 @@ impl Shadow {
         while at < end {
             let next = (at / PAGE_BYTES + 1) * PAGE_BYTES;
             if at.is_multiple_of(PAGE_BYTES) && next <= end {
-                let page = self.pages.entry(at / PAGE_BYTES);
-                if let Page::Uniform(word) = page.or_insert_with(|| Page::Uniform(Word::default())) {
+                if let Page::Uniform(word) = self.page(at / PAGE_BYTES) {
                     see(at / 4, 15, word);
                     at = next;
                     continue;
@@ -237,7 +267,11 @@ impl Shadow {
     /// Forgets words: memory that is new.
     pub(crate) fn forget(&mut self, words: Range<u64>) {
         let page = PAGE * LINE;
-        self.pages.retain(|at, _| (at + 1) * page <= words.start || at * page >= words.end);
+        for (at, number) in &self.index {
+            if (at + 1) * page > words.start && at * page < words.end {
+                self.pages[*number as usize] = Page::Uniform(Word::default());
+            }
+        }
     }
 }
 

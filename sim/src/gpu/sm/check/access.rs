@@ -47,8 +47,13 @@ pub(super) struct WarpAccess {
 }
 
 /// The lanes of a mask.
-pub(super) fn lanes(mask: u32) -> impl Iterator<Item = u32> {
-    (0..32).filter(move |lane| mask >> lane & 1 != 0)
+#[inline]
+pub(super) fn lanes(mut mask: u32) -> impl Iterator<Item = u32> {
+    std::iter::from_fn(move || {
+        let first = mask.trailing_zeros();
+        mask &= mask.wrapping_sub(1);
+        (first < 32).then_some(first)
+    })
 }
 
 /// The words that an access of `bytes` at `address` touches: number of each, and the bytes within it.

@@ -2,9 +2,9 @@
 //! ledger.
 
 use crate::findings::{Checks, Finding};
-use crate::gpu::sm::check::access::{Place, WarpAccess};
-use crate::gpu::sm::check::in_ledger::InLedger;
-use crate::gpu::sm::check::pieces::{LINE, Piece, cut};
+use crate::gpu::sm::check::access::{Place, WarpAccess, lanes as bits};
+use crate::gpu::sm::check::in_ledger::{InLedger, OfLanes};
+use crate::gpu::sm::check::pieces::{LINE, Piece, Pieces};
 use crate::gpu::sm::check::race::changes_nothing;
 use crate::gpu::sm::check::{Watch, finding};
 use crate::gpu::sm::core::Core;
@@ -16,11 +16,9 @@ use sass::Access;
 
 impl Watch {
     /// The accesses of a warp to global memory.
-    pub(super) fn check_between(&mut self, core: &mut Core<'_>, access: &WarpAccess) {
+    pub(super) fn check_between(&mut self, core: &mut Core<'_>, access: &WarpAccess, pieces: &Pieces) {
         let Some(in_ledger) = &mut self.in_ledger else { return };
-        let mut pieces = std::mem::take(&mut in_ledger.pieces);
-        cut(access, core.env.launch.shared_bytes, &mut pieces);
-        let work = in_ledger.work(core.block.index, core.warp.index);
+        let of_lanes = in_ledger.work(core.block.index, core.warp.index);
         let InLedger { ledger, sites, .. } = in_ledger;
         let at = core.pc as usize;
         if sites.len() <= at {
@@ -40,7 +38,7 @@ impl Watch {
             let host = (entry.host.addr() as u64).wrapping_add(va).wrapping_sub(entry.va);
             let Piece { bytes, owners, .. } = *piece;
             // Lanes before and after `griddepcontrol.wait` differ in their work.
-            for (work, mask) in by_work(piece, &work) {
+            for (work, mask) in by_work(piece, &of_lanes) {
                 let conflict = state.access(
                     work,
                     &OfLaunch {
@@ -66,7 +64,6 @@ impl Watch {
             }
         }
         drop(state);
-        in_ledger.pieces = pieces;
         let Some((lane, word, conflict)) = found else { return };
         let earlier = Some(conflict.earlier);
         let text = finding(core, Checks::ORDER, lane, conflict.text, Some(Place::Global(word * 4)), earlier);
@@ -74,16 +71,15 @@ impl Watch {
     }
 }
 
-/// The words of a piece by the work of their lanes, of which there are two at most.
-fn by_work(piece: &Piece, work: impl Fn(u32) -> WorkId) -> impl Iterator<Item = (WorkId, u32)> {
-    let of = |word: u32| work(piece.owners.of(word).0.into());
-    let first = of(piece.mask.trailing_zeros());
-    let mut other = None;
-    let mut masks = [0u32; 2];
-    for word in (0..32).filter(|word| piece.mask >> word & 1 != 0) {
-        let work = of(word);
-        masks[usize::from(work != first)] |= 1 << word;
-        other = other.or(Some(work).filter(|work| *work != first));
-    }
-    [(Some(first), masks[0]), (other, masks[1])].into_iter().filter_map(|(work, mask)| Some((work?, mask)))
+/// The words of a piece by the work of their lanes.
+fn by_work(piece: &Piece, lanes: &OfLanes) -> impl Iterator<Item = (WorkId, u32)> + use<> {
+    let Piece { mask, owners, .. } = *piece;
+    let (early, waited) = match lanes.early {
+        None => (lanes.launch, mask),
+        Some((early, waited)) => {
+            let has_waited = |word: &u32| waited >> owners.of(*word).0 & 1 != 0;
+            (early, bits(mask).filter(has_waited).fold(0, |words, word| words | 1 << word))
+        }
+    };
+    [(lanes.launch, waited), (early, mask & !waited)].into_iter().filter(|(_, mask)| *mask != 0)
 }

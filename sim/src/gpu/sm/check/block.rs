@@ -7,7 +7,7 @@ use crate::gpu::sm::check::early::EarlyLoads;
 use crate::gpu::sm::check::lane_order::LaneOrder;
 use crate::gpu::sm::check::objects::{Objects, object_of};
 use crate::gpu::sm::check::order::{Clocks, Knowledge};
-use crate::gpu::sm::check::pieces::{LINE, Piece};
+use crate::gpu::sm::check::pieces::{Pieces, words_of};
 use crate::gpu::sm::check::products::Products;
 use crate::gpu::sm::check::shadow::Shadow;
 use crate::gpu::sm::check::unfinished::UnfinishedCopies;
@@ -148,10 +148,11 @@ impl BlockWatch {
         &mut self.lanes[warp]
     }
 
-    /// A warp gains the knowledge published at `address`, and so do all its lanes, if there is any.
-    pub fn acquire_at(&mut self, warp: u32, address: u64) {
-        if self.clocks.acquire_at(warp, address) {
-            self.join_lanes(warp);
+    /// A warp gains the knowledge published at words of a line, and all its lanes what that has of the warp itself.
+    pub fn acquire_at(&mut self, warp: u32, place: (u64, u32)) {
+        let of_warp = self.clocks.acquire_at(warp, place).own;
+        if of_warp > 0 {
+            self.lanes(warp).join_until(of_warp);
         }
     }
 
@@ -174,7 +175,7 @@ impl BlockWatch {
     /// Whether an access is a store that says that what its warp did before its last fence is done: to few
     /// words, and before anything but such stores.
     #[inline]
-    pub fn is_message(&mut self, warp: u32, access: &WarpAccess, pieces: &[Piece], most: u32) -> bool {
+    pub fn is_message(&mut self, warp: u32, access: &WarpAccess, pieces: &Pieces, most: u32) -> bool {
         let fenced = self.fenced >> warp & 1 != 0;
         let few = || pieces.iter().map(|piece| piece.mask.count_ones()).sum::<u32>() <= most;
         let plain = access.memory.access == Access::Store && access.by == warp && !access.memory.object;
@@ -187,18 +188,16 @@ impl BlockWatch {
 
     /// A warp loads words of shared memory: it learns what was published there if it polls them, and of the
     /// complete phases of a barrier object, which code for SM 8.x reads by plain loads. Whether there is one.
-    pub fn waits(&mut self, warp: u32, pieces: &[Piece], polls: bool) -> bool {
+    pub fn waits(&mut self, warp: u32, pieces: &Pieces, polls: bool) -> bool {
         let mut is_object = false;
         if !polls && self.objects.are_none() {
             return is_object;
         }
         for piece in pieces.iter().filter(|piece| !piece.global) {
-            for word in
-                (0..32).filter(|word| piece.mask >> word & 1 != 0).map(|word| piece.line * LINE + word)
-            {
-                if polls {
-                    self.acquire_at(warp, word);
-                }
+            if polls {
+                self.acquire_at(warp, (piece.line, piece.mask));
+            }
+            for word in words_of(piece) {
                 is_object |= self.learn(warp, object_of(word));
             }
         }

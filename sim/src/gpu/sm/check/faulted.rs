@@ -40,7 +40,7 @@ fn name(space: Space) -> &'static str {
 impl Watch {
     /// The launch ends with a fault at the current op, of a block that the core may have left.
     pub fn faulted(&mut self, core: &Core<'_>, block: u64, fault: &Fault) {
-        let step = self.steps.get(core.pc as usize).copied().flatten();
+        let step = self.steps.known(core.pc);
         let (Some(step), true) = (step, self.checks.contains(Checks::MEMORY)) else { return };
         if self.reported == Some((core.pc, block, fault.warp)) || fault.pc != core.va() {
             return;

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::gpu::sm::check::pieces::Piece;
 use crate::order::ledger::Ledger;
 use crate::order::work::{Parts, WorkId};
 
@@ -21,20 +20,25 @@ pub(super) struct InLedger {
     waited: FxHashMap<(u64, u32), u32>,
     /// The ledger's numbers of the ops, as far as they were looked up.
     pub sites: Vec<Option<u32>>,
-    /// Room for the pieces of an access.
-    pub pieces: Vec<Piece>,
+}
+
+/// The work that the accesses of a warp's lanes belong to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OfLanes {
+    pub launch: WorkId,
+    /// Where the launch begins early: the work of lanes that have not waited, and those that have.
+    pub early: Option<(WorkId, u32)>,
 }
 
 impl InLedger {
     pub fn new((ledger, work, parts): Watched) -> Self {
-        InLedger { ledger, work, parts, waited: FxHashMap::default(), sites: Vec::new(), pieces: Vec::new() }
+        InLedger { ledger, work, parts, waited: FxHashMap::default(), sites: Vec::new() }
     }
 
-    /// Returns the work that the accesses of a warp belong to, by lane.
-    pub fn work(&self, block: u64, warp: u32) -> impl Fn(u32) -> WorkId + use<> {
-        let (launch, early) = (self.work, self.parts.map(|parts| parts.early));
-        let waited = self.waited.get(&(block, warp)).copied().unwrap_or_default();
-        move |lane| early.filter(|_| waited >> lane & 1 == 0).unwrap_or(launch)
+    /// Returns the work that the accesses of a warp belong to.
+    pub fn work(&self, block: u64, warp: u32) -> OfLanes {
+        let waited = || self.waited.get(&(block, warp)).copied().unwrap_or_default();
+        OfLanes { launch: self.work, early: self.parts.map(|parts| (parts.early, waited())) }
     }
 
     /// Lanes of a warp go on after `griddepcontrol.wait`.

@@ -47,6 +47,11 @@ impl LaneOrder {
         self.arrived.clear();
     }
 
+    /// All lanes know of each other up to a step.
+    pub fn join_until(&mut self, step: u32) {
+        self.all = self.all.max(step);
+    }
+
     /// The knowledge of some lanes together, at a step.
     fn of(&self, mask: u32, step: u32) -> [u32; 32] {
         let mut known = [0; 32];

@@ -3,11 +3,10 @@
 use crate::findings::Checks;
 use crate::gpu::sm::check::access::{Place, WarpAccess};
 use crate::gpu::sm::check::act::Act;
-use crate::gpu::sm::check::pieces::{LINE, Piece, cut};
-use crate::gpu::sm::check::race::{changes_nothing, kind_of, words_of};
+use crate::gpu::sm::check::pieces::{LINE, Piece, Pieces, words_of};
+use crate::gpu::sm::check::race::{changes_nothing, kind_of};
 use crate::gpu::sm::check::roles::Role;
 use crate::gpu::sm::check::shadow::{Kind, Mark};
-use crate::gpu::sm::check::step::Step;
 use crate::gpu::sm::check::{Watch, block_id, event};
 use crate::gpu::sm::core::Core;
 
@@ -18,29 +17,26 @@ const THROUGH_L1: u32 = 81;
 
 impl Watch {
     /// Whether the current op is a copy to shared memory that goes past the level-1 cache.
-    fn bypasses_l1(&self, core: &Core<'_>) -> bool {
-        let copies =
-            matches!(self.steps.get(core.pc as usize), Some(Some(Step { act: Act::CopyToShared, .. })));
-        copies && core.map.word(core.pc) >> THROUGH_L1 & 1 == 0
+    fn bypasses_l1(&mut self, core: &Core<'_>) -> bool {
+        self.steps.at(core, core.pc).act == Act::CopyToShared
+            && core.map.word(core.pc) >> THROUGH_L1 & 1 == 0
     }
 
     /// The accesses of a warp to global memory, against those of other blocks.
-    pub(super) fn check_fences(&mut self, core: &mut Core<'_>, access: &WarpAccess) {
+    pub(super) fn check_fences(&mut self, core: &mut Core<'_>, access: &WarpAccess, pieces: &Pieces) {
         let (id, warp) = (core.block.index as u32, core.warp.index as u8);
         let kind = kind_of(access).intersection(Kind::WRITES | Kind::STRONG | Kind::OF_BLOCK | Kind::ATOMIC);
         let strong = kind.contains(Kind::STRONG) && !kind.contains(Kind::OF_BLOCK);
         // An atomic operation finds out whether a guess was old.
-        let guesses = access.loaded.count > 0 && self.races.role(core) == Role::Guess;
+        let guesses = access.loaded.count > 0 && self.steps.role(core) == Role::Guess;
         let past_l1 = strong || guesses || self.bypasses_l1(core);
-        let mut pieces = Vec::new();
-        cut(access, core.env.launch.shared_bytes, &mut pieces);
-        pieces.retain(|piece| piece.global);
+        let global = || pieces.iter().filter(|piece| piece.global);
         if strong && access.memory.access != Access::Store {
-            pieces.iter().flat_map(words_of).for_each(|word| self.fences.acquire_at(id, word));
+            global().flat_map(words_of).for_each(|word| self.fences.acquire_at(id, word));
         }
         let block_clock = self.fences.now(id);
         let mut found = None;
-        for Piece { line, mask, bytes, owners, .. } in &pieces {
+        for Piece { line, mask, bytes, owners, .. } in global() {
             let mark = Mark {
                 id: 0,
                 clock: 0,
@@ -83,7 +79,7 @@ impl Watch {
             self.report(core, Checks::ORDER, conflict.lane.into(), text, Some(place), Some(event));
         }
         if strong && access.memory.access != Access::Load {
-            pieces.iter().flat_map(words_of).for_each(|word| self.fences.release_at(id, word));
+            global().flat_map(words_of).for_each(|word| self.fences.release_at(id, word));
         }
     }
 }

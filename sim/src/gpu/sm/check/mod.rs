@@ -14,6 +14,7 @@ mod access;
 mod act;
 mod arrays;
 mod asynchronous;
+mod atomics;
 mod between;
 mod block;
 mod bounds;
@@ -33,8 +34,8 @@ mod objects;
 mod order;
 mod pieces;
 mod products;
+mod published;
 mod race;
-mod races;
 mod reach;
 mod registers;
 mod roles;
@@ -55,11 +56,12 @@ use crate::gpu::sm::check::fences::Fences;
 use crate::gpu::sm::check::in_ledger::{InLedger, Watched};
 use crate::gpu::sm::check::late::LateStores;
 use crate::gpu::sm::check::order::Clocks;
-use crate::gpu::sm::check::races::Races;
+use crate::gpu::sm::check::race::Races;
 use crate::gpu::sm::check::reach::{Extent, Reach};
 use crate::gpu::sm::check::registers::Group;
 use crate::gpu::sm::check::shadow::Shadow;
-use crate::gpu::sm::check::step::{Needs, Step};
+use crate::gpu::sm::check::pieces::Pieces;
+use crate::gpu::sm::check::step::{Needs, Steps};
 use crate::gpu::sm::core::Core;
 use crate::gpu::sm::lanes::each;
 use crate::gpu::sm::launch::{Config, Launch, Schedule};
@@ -76,9 +78,10 @@ use sass::{Access, Space};
 pub(crate) struct Watch {
     checks: Checks,
     findings: Arc<Findings>,
-    /// Each op, decoded on first use.
-    steps: Vec<Option<Step>>,
+    steps: Steps,
     blocks: Blocks,
+    /// Of the current access.
+    pieces: Pieces,
     /// Last accesses to global memory, and the order of the blocks.
     global: Shadow,
     order: Clocks,
@@ -108,8 +111,9 @@ impl Watch {
             in_ledger: work.map(InLedger::new),
             checks,
             findings,
-            steps: Vec::new(),
+            steps: Steps::new(checks),
             blocks: Blocks::default(),
+            pieces: Pieces::default(),
             global: Shadow::of_grid(),
             order: Clocks::default(),
             races: Races::default(),
@@ -123,46 +127,33 @@ impl Watch {
     /// Sees an operation that is about to run for the lanes of `core.mask`.
     #[inline(always)]
     pub fn before(&mut self, core: &mut Core<'_>, op: &MicroOp) {
-        let step = match self.steps.get(core.pc as usize) {
-            Some(Some(step)) => step,
-            _ => self.decode(core),
-        };
+        let step = self.steps.at(core, core.pc);
         let needs = step.needs;
         if needs.contains(Needs::DEFINES) {
             core.warp.defines(step.defines.first, step.defines.count, core.mask);
         }
         if needs.intersects(Needs::ACT | Needs::RACE) {
-            let step = *step;
-            self.check(core, op, &step);
+            self.check(core, op, needs);
         }
-    }
-
-    /// Decodes the current op.
-    #[cold]
-    fn decode(&mut self, core: &Core<'_>) -> &Step {
-        let at = core.pc as usize;
-        if self.steps.len() <= at {
-            self.steps.resize(at + 1, None);
-        }
-        let (arch, word, checks) = (core.env.launch.arch, core.map.word(core.pc), self.checks);
-        self.steps[at].get_or_insert_with(|| Step::of(arch, word, checks))
     }
 
     #[inline(never)]
-    fn check(&mut self, core: &mut Core<'_>, op: &MicroOp, step: &Step) {
-        if step.needs.contains(Needs::RACE) {
-            self.before_race(core, step.act, &step.registers);
+    fn check(&mut self, core: &mut Core<'_>, op: &MicroOp, needs: Needs) {
+        if needs.contains(Needs::RACE) {
+            self.before_race(core);
         }
-        if step.needs.contains(Needs::ACT) {
-            self.check_act(core, op, step);
+        if needs.contains(Needs::ACT) {
+            self.check_act(core, op);
         }
     }
 
-    fn check_act(&mut self, core: &mut Core<'_>, op: &MicroOp, step: &Step) {
+    fn check_act(&mut self, core: &mut Core<'_>, op: &MicroOp) {
+        let step = self.steps.at(core, core.pc);
         match step.act {
             Act::Other => {}
             Act::Memory(memory) => {
-                if let (access, Some(reach)) = plain(core, op, memory, step.registers.written) {
+                let loaded = step.registers.written;
+                if let (access, Some(reach)) = plain(core, op, memory, loaded) {
                     self.access_at(core, &access, &reach);
                 }
             }
@@ -274,14 +265,23 @@ impl Watch {
         if right && self.checks.contains(Checks::INIT) {
             self.check_init(core, access, reach);
         }
-        if self.checks.contains(Checks::RACE) {
-            self.check_race(core, access);
+        if !self.checks.intersects(Checks::RACE | Checks::ORDER)
+            || reach.extent == Extent::Local
+            || reach.extent == Extent::Shared && !self.checks.contains(Checks::RACE)
+        {
+            return;
         }
-        if self.checks.contains(Checks::ORDER) {
-            self.check_fences(core, access);
-            self.check_between(core, access);
+        let mut pieces = std::mem::take(&mut self.pieces);
+        pieces.cut(access, core.env.launch.shared_bytes);
+        if self.checks.contains(Checks::RACE) {
+            self.check_race(core, access, &pieces);
+        }
+        if self.checks.contains(Checks::ORDER) && pieces.global() {
+            self.check_fences(core, access, &pieces);
+            self.check_between(core, access, &pieces);
             self.delay(core, access);
         }
+        self.pieces = pieces;
     }
 
     /// Weak stores to global memory stay with their block for a while.

@@ -2,6 +2,8 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::gpu::sm::check::published::{Learned, Published};
+
 /// Participants from this number on are few and far between.
 const SPARSE: u32 = 1 << 24;
 
@@ -31,14 +33,25 @@ impl Knowledge {
         }
     }
 
-    /// Whether the accesses of `id` at a clock are known.
+    /// The clock up to which the accesses of `id` are known; 0 if none is.
+    #[inline]
+    pub fn of(&self, id: u32) -> u32 {
+        match id < SPARSE {
+            true => self.dense.get(id as usize).copied().unwrap_or(0),
+            false => self.sparse.iter().find(|(other, _)| *other == id).map_or(0, |(_, known)| *known),
+        }
+    }
+
+    /// Whether the accesses of `id` at a clock, from 1 on, are known.
     #[inline]
     pub fn has(&self, id: u32, clock: u32) -> bool {
-        let known = match id < SPARSE {
-            true => self.dense.get(id as usize).copied(),
-            false => self.sparse.iter().find(|(other, _)| *other == id).map(|(_, known)| *known),
-        };
-        known.is_some_and(|known| known >= clock)
+        self.of(id) >= clock
+    }
+
+    /// Whether it has all that `other` has.
+    pub fn includes(&self, other: &Knowledge) -> bool {
+        other.dense.iter().enumerate().all(|(id, clock)| self.has(id as u32, *clock))
+            && other.sparse.iter().all(|(id, clock)| self.has(*id, *clock))
     }
 
     /// Adds what `other` knows.
@@ -69,16 +82,20 @@ impl Default for Participant {
 /// Participants up to this number are at hand: warps, their copies and products, the first blocks.
 const AT_HAND: usize = 96;
 
-/// The clocks of all participants, and of the objects they synchronize through.
+/// The clocks of all participants, and what they have published.
 #[derive(Debug, Default)]
 pub(super) struct Clocks {
-    at_hand: Vec<Participant>,
-    others: FxHashMap<u32, Participant>,
-    /// By the address of the atomic access.
-    released: FxHashMap<u64, Knowledge>,
+    participants: Participants,
+    published: Published,
 }
 
-impl Clocks {
+#[derive(Debug, Default)]
+struct Participants {
+    at_hand: Vec<Participant>,
+    others: FxHashMap<u32, Participant>,
+}
+
+impl Participants {
     #[inline]
     fn of(&mut self, id: u32) -> &mut Participant {
         let at = id as usize;
@@ -90,17 +107,19 @@ impl Clocks {
         }
         &mut self.at_hand[at]
     }
+}
 
+impl Clocks {
     /// The clock of `id`, which its accesses are marked with.
     #[inline]
     pub fn now(&mut self, id: u32) -> u32 {
-        self.of(id).clock
+        self.participants.of(id).clock
     }
 
     /// Begins a step of `id`; returns its clock.
     #[inline]
     pub fn tick(&mut self, id: u32) -> u32 {
-        let own = self.of(id);
+        let own = self.participants.of(id);
         own.clock += 1;
         own.clock
     }
@@ -113,14 +132,15 @@ impl Clocks {
     /// Returns what `id` knows of others, if anything.
     #[inline]
     pub fn known(&self, id: u32) -> Option<&Knowledge> {
-        let own = self.at_hand.get(id as usize).or_else(|| self.others.get(&id));
+        let Participants { at_hand, others } = &self.participants;
+        let own = at_hand.get(id as usize).or_else(|| others.get(&id));
         own.map(|own| &own.known)
     }
 
     /// Returns the knowledge that `id` passes to those that synchronize with it now; its further accesses are
     /// later.
     pub fn release(&mut self, id: u32) -> Knowledge {
-        let own = self.of(id);
+        let own = self.participants.of(id);
         own.known.raise(id, own.clock);
         own.clock += 1;
         own.known.clone()
@@ -128,31 +148,26 @@ impl Clocks {
 
     /// `id` gains the knowledge that was passed on.
     pub fn acquire(&mut self, id: u32, passed: &Knowledge) {
-        self.of(id).known.join(passed);
+        self.participants.of(id).known.join(passed);
     }
 
-    /// `id` publishes its knowledge at `address`.
-    pub fn release_at(&mut self, id: u32, address: u64) {
-        let mut released = self.released.remove(&address).unwrap_or_default();
-        let own = self.of(id);
+    /// `id` publishes its knowledge at words of lines.
+    pub fn release_at(&mut self, id: u32, places: impl Iterator<Item = (u64, u32)>) {
+        let own = self.participants.of(id);
         own.known.raise(id, own.clock);
+        self.published.release((id, own.clock), &own.known, places);
         own.clock += 1;
-        released.join(&own.known);
-        self.released.insert(address, released);
     }
 
-    /// `id` gains the knowledge published at `address`; false if there is none.
-    pub fn acquire_at(&mut self, id: u32, address: u64) -> bool {
-        let Some(passed) = self.released.remove(&address) else { return false };
-        self.acquire(id, &passed);
-        self.released.insert(address, passed);
-        true
+    /// `id` gains the knowledge published at words of a line.
+    pub fn acquire_at(&mut self, id: u32, place: (u64, u32)) -> Learned {
+        self.published.acquire(id, &mut self.participants.of(id).known, place)
     }
 
     /// `id` has ended: it learns nothing any more.
     pub fn end(&mut self, id: u32) {
-        self.others.remove(&id);
-        if let Some(own) = self.at_hand.get_mut(id as usize) {
+        self.participants.others.remove(&id);
+        if let Some(own) = self.participants.at_hand.get_mut(id as usize) {
             own.known = Knowledge::default();
         }
     }
@@ -167,13 +182,14 @@ mod tests {
         let mut clocks = Clocks::default();
         let before = clocks.now(1);
         assert!(!clocks.knows(2, 1, before));
-        clocks.release_at(1, 64);
+        let (here, there) = ((2, 1 << 5), (2, 1 << 6));
+        clocks.release_at(1, [here].into_iter());
         let after = clocks.now(1);
-        assert!(clocks.acquire_at(2, 64) && !clocks.acquire_at(2, 128));
+        assert!(clocks.acquire_at(2, here).others && !clocks.acquire_at(2, there).others);
         assert!(clocks.knows(2, 1, before) && !clocks.knows(2, 1, after));
         // Knowledge is passed on.
-        clocks.release_at(2, 128);
-        clocks.acquire_at(3, 128);
+        clocks.release_at(2, [there].into_iter());
+        clocks.acquire_at(3, there);
         assert!(clocks.knows(3, 1, before) && clocks.knows(1, 1, after));
     }
 
@@ -186,5 +202,6 @@ mod tests {
         two.join(&one);
         assert!(two.has(SPARSE | 7, 3) && !two.has(SPARSE | 7, 4) && !two.has(SPARSE | 8, 1));
         assert!(two.has(5, 1) && !one.has(5, 1));
+        assert!(two.includes(&one) && !one.includes(&two));
     }
 }

@@ -3,6 +3,8 @@
 use crate::gpu::sm::check::access::{Place, WarpAccess, lanes, words};
 use crate::order::shadow::Threads;
 
+use sass::Access;
+
 /// Words of a line.
 pub(super) const LINE: u64 = 32;
 
@@ -83,49 +85,77 @@ pub(super) struct Piece {
     pub owners: Owners,
 }
 
-/// Cuts an access to global memory and to a block's shared memory of so many bytes into pieces. Accesses that fault
-/// have none. Returns whether no two lanes access the same word, as far as is known.
-pub(super) fn cut(access: &WarpAccess, shared_bytes: u32, pieces: &mut Vec<Piece>) -> bool {
-    pieces.clear();
-    if let Some((base, first, count)) = row(access) {
-        if is_inside(access, first, shared_bytes) && is_inside(access, first + count - 1, shared_bytes) {
-            cut_row(access, base, first, count, pieces);
-        }
-        return count == 1 || access.places[first as usize] != access.places[first as usize + 1];
-    }
-    // Words that were seen, by their lowest bits.
-    let (mut seen, mut apart) = (0u64, true);
-    for lane in lanes(access.lanes) {
-        let Some(at) = address(access, lane) else { continue };
-        if !is_inside(access, lane, shared_bytes) {
-            continue;
-        }
-        let global = matches!(access.places[lane as usize], Place::Global(_));
-        for (word, bytes) in words(at, access.memory.bytes) {
-            let (line, mask) = (word / LINE, 1 << (word % LINE));
-            let bit = 1 << ((word ^ word >> 6) % 64);
-            apart &= seen & bit == 0;
-            seen |= bit;
-            // The words of a lane, and a word of several lanes.
-            let owners = Owners::all(lane, lane);
-            match pieces.last_mut() {
-                Some(last)
-                    if (last.global, last.line, last.bytes) == (global, line, bytes)
-                        && last.owners == owners =>
-                {
-                    last.mask |= mask;
-                }
-                Some(last)
-                    if (last.global, last.line, last.bytes, last.mask) == (global, line, bytes, mask)
-                        && matches!(last.owners.layout, Layout::All(before) if u32::from(before) + 1 == lane) =>
-                {
-                    last.owners.layout = Layout::All(lane as u8);
-                }
-                _ => pieces.push(Piece { global, line, mask, bytes, owners }),
+/// The words of a piece.
+pub(super) fn words_of(piece: &Piece) -> impl Iterator<Item = u64> + use<> {
+    let Piece { line, mask, .. } = *piece;
+    lanes(mask).map(move |word| line * LINE + u64::from(word))
+}
+
+/// The pieces of one access.
+#[derive(Debug, Default)]
+pub(super) struct Pieces {
+    list: Vec<Piece>,
+    global: bool,
+    apart: bool,
+}
+
+impl Pieces {
+    /// Cuts an access to global memory and to a block's shared memory of so many bytes. Accesses that fault have
+    /// no pieces.
+    pub fn cut(&mut self, access: &WarpAccess, shared_bytes: u32) {
+        self.list.clear();
+        self.apart = true;
+        // Words that were seen, by their lowest bits.
+        let mut seen = 0u64;
+        let mut rest = access.lanes;
+        while rest != 0 {
+            let first = rest.trailing_zeros();
+            let Some(run) = Run::at(access, first, rest >> first) else {
+                rest &= rest - 1;
+                continue;
+            };
+            rest &= !((u32::MAX >> (32 - run.count)) << first);
+            let inside = |lane| is_inside(access, lane, shared_bytes);
+            if !inside(first) || !inside(first + run.count - 1) {
+                continue;
+            }
+            let before = self.list.len();
+            cut_run(access.memory.bytes, &run, &mut self.list);
+            self.apart &= run.count == 1 || !run.same;
+            if access.memory.access != Access::Store {
+                continue;
+            }
+            for piece in &self.list[before..] {
+                let words = u64::from(piece.mask).rotate_left((piece.line * 37 % 64) as u32);
+                self.apart &= seen & words == 0 || rest == 0 && before == 0;
+                seen |= words;
             }
         }
+        self.global = self.list.iter().any(|piece| piece.global);
     }
-    apart
+
+    /// Whether no two lanes of a store access the same word, as far as is known.
+    pub fn apart(&self) -> bool {
+        self.apart
+    }
+
+    /// Whether some are of global memory.
+    #[inline]
+    pub fn global(&self) -> bool {
+        self.global
+    }
+
+    pub fn at(&self, n: usize) -> &Piece {
+        &self.list[n]
+    }
+
+    pub fn iter(&self) -> std::slice::Iter<'_, Piece> {
+        self.list.iter()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
 }
 
 /// The address or offset of a lane's access; none in local memory.
@@ -149,34 +179,41 @@ fn is_inside(access: &WarpAccess, lane: u32, shared_bytes: u32) -> bool {
     }
 }
 
-/// The address of the first lane, that lane, and their number, if neighbouring lanes access neighbouring
-/// words or parts of words, or all the same word.
-#[inline]
-fn row(access: &WarpAccess) -> Option<(u64, u32, u32)> {
-    let (mask, bytes) = (access.lanes, u64::from(access.memory.bytes));
-    let (first, count) = (mask.trailing_zeros(), mask.count_ones());
-    if mask == 0 || mask >> first != u32::MAX >> (32 - count) || !bytes.is_power_of_two() {
-        return None;
-    }
-    let places = &access.places[first as usize..][..count as usize];
-    let base = address(access, first)?;
-    let stride = if count > 1 && places[1] == places[0] { 0 } else { bytes };
-    let at = |n: u64| places[0].moved_to(base.wrapping_add(n * stride));
-    // Most that are no row have another last place.
-    let mut in_row = places[count as usize - 1] == at(u64::from(count) - 1);
-    if in_row {
-        for (n, place) in places.iter().enumerate() {
-            in_row &= *place == at(n as u64);
-        }
-    }
-    in_row.then_some((base, first, count))
+/// Neighbouring lanes that access neighbouring words or parts of words, or all the same.
+struct Run {
+    global: bool,
+    /// The address of the first.
+    base: u64,
+    first: u32,
+    count: u32,
+    same: bool,
 }
 
-/// Cuts the access of `count` lanes from `first` on, the first of them at `base`.
-fn cut_row(access: &WarpAccess, base: u64, first: u32, count: u32, pieces: &mut Vec<Piece>) {
-    let bytes = access.memory.bytes;
-    let global = matches!(access.places[first as usize], Place::Global(_));
-    let same = count > 1 && access.places[first as usize] == access.places[first as usize + 1];
+impl Run {
+    /// The run of lanes from `first` on, of those in `lanes` (bit 0 is `first`); none in local memory.
+    #[inline]
+    fn at(access: &WarpAccess, first: u32, lanes: u32) -> Option<Self> {
+        let bytes = u64::from(access.memory.bytes);
+        let base = address(access, first)?;
+        let most = if bytes.is_power_of_two() { (!lanes).trailing_zeros() } else { 1 };
+        let places = &access.places[first as usize..][..most as usize];
+        let global = matches!(places[0], Place::Global(_));
+        let same = most > 1 && places[1] == places[0];
+        let stride = if same { 0 } else { bytes };
+        let is_next = |n: usize| {
+            base.checked_add(n as u64 * stride).is_some_and(|at| places[n] == places[0].moved_to(at))
+        };
+        let mut count = 1;
+        while count < places.len() && is_next(count) {
+            count += 1;
+        }
+        Some(Run { global, base, first, count: count as u32, same })
+    }
+}
+
+/// Cuts the access of a run of lanes.
+fn cut_run(bytes: u32, run: &Run, pieces: &mut Vec<Piece>) {
+    let Run { global, base, first, count, same } = *run;
     let one = |pieces: &mut Vec<Piece>, at: u64, len: u32, owners: Owners| {
         for (word, bytes) in words(at, len) {
             let (line, mask) = (word / LINE, 1 << (word % LINE));
@@ -245,7 +282,6 @@ mod tests {
     use super::*;
     use crate::gpu::sm::check::{act, registers::Group};
     use proptest::prelude::*;
-    use sass::Access;
 
     fn access(bytes: u32, lanes: u32, at: impl Fn(u64) -> u64) -> WarpAccess {
         let memory = act::Memory { bytes, ..act::Memory::shared(Access::Load) };
@@ -263,8 +299,8 @@ mod tests {
             let bytes = 1 << size;
             let mask = if row { u32::MAX >> (mask % 32) << (mask / 32 % 32) } else { mask };
             let access = access(bytes, mask, |lane| 4096 + (base + lane * stride) * u64::from(bytes));
-            let mut pieces = Vec::new();
-            cut(&access, 0, &mut pieces);
+            let mut pieces = Pieces::default();
+            pieces.cut(&access, 0);
             for lane in lanes(mask) {
                 for (word, bytes) in words(address(&access, lane).unwrap(), bytes) {
                     let of_lane = |piece: &Piece| {

@@ -3,24 +3,35 @@
 use crate::findings::Checks;
 use crate::gpu::sm::check::access::{Place, WarpAccess, lanes};
 use crate::gpu::sm::check::act::Act;
+use crate::gpu::sm::check::atomics::Atomics;
 use crate::gpu::sm::check::block::BlockWatch;
 use crate::gpu::sm::check::conflict::{self, Accesses};
 use crate::gpu::sm::check::early::EarlyLoad;
 use crate::gpu::sm::check::init::{global_word, shared_word};
-use crate::gpu::sm::check::pieces::{LINE, Piece, cut};
-use crate::gpu::sm::check::races::Meeting;
-use crate::gpu::sm::check::registers::Registers;
+use crate::gpu::sm::check::pieces::{LINE, Owners, Piece, Pieces};
 use crate::gpu::sm::check::roles::Role;
 use crate::gpu::sm::check::shadow::{Conflict, Kind, Mark, Orders};
+use crate::gpu::sm::check::step::Meeting;
 use crate::gpu::sm::check::{Watch, block_id, event, finding};
 use crate::gpu::sm::core::Core;
 
+use rustc_hash::FxHashMap;
 use sass::Access;
 
-/// Marks the address of a word of global memory where those of shared memory stand beside it.
+/// Marks the number of a line of global memory where those of shared memory stand beside it.
 const GLOBAL: u64 = 1 << 63;
 /// Words of a store that may be a message: a flag, not data.
 const MESSAGE: u32 = 4;
+
+/// State of the check beside the accesses and the clocks.
+#[derive(Debug, Default)]
+pub(super) struct Races {
+    /// Room for the conflicts of an access, and for its lines.
+    conflicts: Vec<(Piece, Conflict)>,
+    lines: Lines,
+    /// Of a block, a warp and a word: another thread's change that a change in two steps may undo.
+    lost: FxHashMap<(u32, u32, u64), (Piece, Conflict)>,
+}
 
 /// Kind of an access, but for its role.
 pub(super) fn kind_of(access: &WarpAccess) -> Kind {
@@ -40,36 +51,71 @@ pub(super) fn kind_of(access: &WarpAccess) -> Kind {
     kind
 }
 
-/// The words of a piece.
-pub(super) fn words_of(piece: &Piece) -> impl Iterator<Item = u64> + use<> {
-    let Piece { line, mask, .. } = *piece;
-    lanes(mask).map(move |word| line * LINE + u64::from(word))
+/// The lines of an access, each once.
+#[derive(Debug, Default)]
+struct Lines {
+    /// Their numbers, and the words of all pieces.
+    all: Vec<(u64, u32)>,
+    /// The last piece of each.
+    last: Vec<u32>,
+    /// The piece before each piece, of the same line; itself for the first.
+    before: Vec<u32>,
+}
+
+impl Lines {
+    fn fill(&mut self, pieces: &Pieces) {
+        let Lines { all, last, before } = self;
+        all.clear();
+        last.clear();
+        before.clear();
+        for (n, piece) in (0..).zip(pieces.iter()) {
+            let line = if piece.global { GLOBAL | piece.line } else { piece.line };
+            match all.iter().position(|(other, _)| *other == line) {
+                Some(at) => {
+                    all[at].1 |= piece.mask;
+                    before.push(std::mem::replace(&mut last[at], n));
+                }
+                None => {
+                    all.push((line, piece.mask));
+                    last.push(n);
+                    before.push(n);
+                }
+            }
+        }
+    }
+
+    /// The pieces of a line, the last first.
+    fn pieces(&self, at: usize) -> impl Iterator<Item = usize> {
+        let first = self.last.get(at).copied();
+        let before = |n: &u32| self.before.get(*n as usize).copied().filter(|before| before != n);
+        std::iter::successors(first, before).map(|n| n as usize)
+    }
 }
 
 impl Watch {
     /// The lanes of `core.mask` are about to execute an op.
-    pub(super) fn before_race(&mut self, core: &Core<'_>, act: Act, registers: &Registers) {
-        let block = self.blocks.of(core.block.index);
-        let op = self.races.op(core, core.pc);
-        let (warp, meeting) = (core.warp.index, op.meeting);
+    pub(super) fn before_race(&mut self, core: &Core<'_>) {
+        let Watch { steps, blocks, findings, .. } = self;
+        let (warp, step, block) = (core.warp.index, steps.at(core, core.pc), blocks.of(core.block.index));
         // Loads count once an instruction uses their values.
-        if block.early.touches(warp, &op.touches) {
+        if block.early.touches(warp, &step.touches) {
             let BlockWatch { early, shadow, .. } = block;
-            early.execute(warp, core.mask, registers, shadow, |race| self.findings.record(race));
+            early.execute(warp, core.mask, &step.registers, shadow, |race| findings.record(race));
         }
-        if meeting != Meeting::None || act == Act::Barrier {
-            let (mask, live, step) = (core.mask, core.warp.live, block.clocks.now(warp));
+        if step.meeting != Meeting::None || step.act == Act::Barrier {
+            let (mask, live, now) = (core.mask, core.warp.live, block.clocks.now(warp));
             let order = block.lanes(warp);
-            order.run(mask, live, step);
-            match meeting {
-                Meeting::Waits => order.arrive(core.pc, mask, step),
-                Meeting::Here => order.pass(mask, mask, live, step),
+            order.run(mask, live, now);
+            match step.meeting {
+                Meeting::Waits => order.arrive(core.pc, mask, now),
+                Meeting::Here => order.pass(mask, mask, live, now),
                 // Lanes that come later are let go together with these.
-                Meeting::None => order.pass(mask, live, live, step),
+                Meeting::None => order.pass(mask, live, live, now),
             }
         }
         if !block.products.is_empty(warp) {
-            self.use_sums(core, act, registers);
+            let (act, registers) = (step.act, step.registers);
+            self.use_sums(core, act, &registers);
         }
     }
 
@@ -83,79 +129,81 @@ impl Watch {
         }
     }
 
-    pub(super) fn check_race(&mut self, core: &mut Core<'_>, access: &WarpAccess) {
-        let mut pieces = std::mem::take(&mut self.races.pieces);
-        let apart = cut(access, core.env.launch.shared_bytes, &mut pieces);
-        if access.memory.access == Access::Store && !apart {
+    pub(super) fn check_race(&mut self, core: &mut Core<'_>, access: &WarpAccess, pieces: &Pieces) {
+        if access.memory.access == Access::Store && !pieces.apart() {
             self.check_one_store(core, access);
         }
         if !pieces.is_empty() {
-            self.note(core, access, &pieces);
+            self.note(core, access, pieces);
         }
-        self.races.pieces = pieces;
     }
 
     /// Notes the pieces of an access, and reports those that nothing orders with earlier ones.
-    fn note(&mut self, core: &mut Core<'_>, access: &WarpAccess, pieces: &[Piece]) {
+    fn note(&mut self, core: &mut Core<'_>, access: &WarpAccess, pieces: &Pieces) {
         let (by, warp, id) = (access.by, core.warp.index, core.block.index as u32);
         let mut kind = kind_of(access);
         let waits = access.memory.access == Access::Load && access.loaded.count > 0;
-        let role = if waits { self.races.role(core) } else { Role::Plain };
+        let role = if waits { self.steps.role(core) } else { Role::Plain };
         match role {
             Role::Guess => kind |= Kind::STRONG,
             Role::Update(_) if kind.contains(Kind::STRONG) => kind |= Kind::UPDATE,
             _ => {}
         }
-        if self.races.op(core, core.pc).updates && kind.contains(Kind::STRONG) {
+        if self.steps.at(core, core.pc).updates && kind.contains(Kind::STRONG) {
             kind |= Kind::UPDATE;
         }
         let block = self.blocks.of(core.block.index);
         block.resume(warp);
         let step = block.clocks.now(warp);
         block.lanes(warp).run(core.mask, core.warp.live, step);
-        let (global, inside) =
-            (pieces.iter().any(|piece| piece.global), pieces.iter().any(|piece| !piece.global));
+        let (global, inside) = (pieces.global(), pieces.iter().any(|piece| !piece.global));
         let message = inside && block.is_message(warp, access, pieces, MESSAGE);
         if message {
             kind |= Kind::STRONG;
+        }
+        if kind.contains(Kind::STRONG) {
+            self.races.lines.fill(pieces);
         }
         let learns =
             kind.contains(Kind::STRONG) && access.memory.access != Access::Store && role != Role::Guess;
         // A change in two steps is one if the other's change is not known before its first.
         if learns && !kind.contains(Kind::UPDATE) {
-            self.learn(core, access, pieces);
+            self.learn(core, access);
         }
         let block = self.blocks.of(core.block.index);
         let block_clock = if global { self.order.now(id) } else { 0 };
-        let blocks = self.order.known(id);
         let clock = block.clocks.tick(by);
         let polls = role == Role::Poll;
         if waits && inside && block.waits(warp, pieces, polls) {
             kind |= Kind::STRONG;
         }
         let mut early = (waits && inside && !polls).then(|| block.early.begin(access.loaded, access.lanes));
-        let conflicts = &mut self.races.conflicts;
-        let (known, shadow) = block.parts(by, warp);
-        let orders = Orders { blocks, inside: Some(known) };
-        for piece in pieces {
-            let Piece { global, line, mask, bytes, owners } = *piece;
-            let mark = Mark {
-                id: by,
-                clock,
-                block: id,
-                block_clock,
-                pc: core.pc,
-                warp: warp as u8,
-                kind,
-                bytes,
-                owners,
-            };
-            let found = |conflict| conflicts.push((*piece, conflict));
-            if global {
-                self.global.access(&orders, (line, mask), mark, 0, found);
-            } else if !polls {
-                let load = early.as_mut().map_or(0, |early| early.reads(line));
-                shadow.access(&orders, (line, mask), mark, load, found);
+        let new = Mark {
+            id: by,
+            clock,
+            block: id,
+            block_clock,
+            pc: core.pc,
+            warp: warp as u8,
+            kind,
+            bytes: 15,
+            owners: Owners::all(0, 31),
+        };
+        if Atomics::take(kind) && !global && access.memory.bytes >= 4 {
+            self.note_atomics(core, &new, pieces);
+        } else {
+            let (known, shadow) = block.parts(by, warp);
+            let orders = Orders { blocks: self.order.known(id), inside: Some(known) };
+            for piece in pieces.iter() {
+                let Piece { global, line, mask, bytes, owners } = *piece;
+                let mark = Mark { bytes, owners, ..new };
+                let found = |conflict| self.races.conflicts.push((*piece, conflict));
+                if global {
+                    self.global.access(&orders, (line, mask), mark, 0, found);
+                } else if !polls {
+                    let load = early.as_mut().map_or(0, |early| early.reads(line));
+                    shadow.access(&orders, (line, mask), mark, load, found);
+                }
             }
         }
         if !self.races.conflicts.is_empty() || kind.contains(Kind::UPDATE | Kind::WRITES) {
@@ -165,43 +213,58 @@ impl Watch {
             self.block(core).early.add(warp, early);
         }
         if learns && kind.contains(Kind::UPDATE) {
-            self.learn(core, access, pieces);
+            self.learn(core, access);
         }
         if kind.contains(Kind::STRONG | Kind::WRITES) && !kind.contains(Kind::ARRIVAL) {
             self.publish(core, kind, pieces);
         }
     }
 
+    /// Notes atomic operations on shared memory, line by line.
+    fn note_atomics(&mut self, core: &Core<'_>, new: &Mark, pieces: &Pieces) {
+        let block = self.blocks.of(core.block.index);
+        let Races { conflicts, lines, .. } = &mut self.races;
+        let (known, shadow) = block.parts(new.id, core.warp.index);
+        let orders = Orders { blocks: None, inside: Some(known) };
+        for (at, place) in lines.all.iter().enumerate() {
+            let of_line = || lines.pieces(at).map(|n| pieces.at(n));
+            if shadow.may_conflict(&orders, *place, new) {
+                for piece in of_line() {
+                    let mark = Mark { owners: piece.owners, ..*new };
+                    let mut found = |conflict| conflicts.push((*piece, conflict));
+                    shadow.look(&orders, (piece.line, piece.mask), mark, &mut found);
+                }
+            }
+            let own = shadow.atomics(place.0).of(new);
+            of_line().for_each(|piece| own.note(new, piece.mask, piece.owners));
+        }
+    }
+
     /// A strong read learns of what was published where it reads.
-    fn learn(&mut self, core: &Core<'_>, access: &WarpAccess, pieces: &[Piece]) {
-        let (id, block) = (core.block.index as u32, self.blocks.of(core.block.index));
+    fn learn(&mut self, core: &Core<'_>, access: &WarpAccess) {
         // Phases of barrier objects order otherwise.
-        for piece in pieces.iter().filter(|_| !access.memory.object) {
-            for word in words_of(piece) {
-                if !piece.global {
-                    block.acquire_at(access.by, word);
-                    continue;
-                }
-                block.acquire_at(access.by, GLOBAL | word);
-                if !access.memory.of_block && self.order.acquire_at(id, word) {
-                    block.join_lanes(access.by);
-                }
+        if access.memory.object {
+            return;
+        }
+        let (id, block) = (core.block.index as u32, self.blocks.of(core.block.index));
+        for (line, mask) in &self.races.lines.all {
+            block.acquire_at(access.by, (*line, *mask));
+            let of_grid = line & GLOBAL != 0 && !access.memory.of_block;
+            if of_grid && self.order.acquire_at(id, (line & !GLOBAL, *mask)).others {
+                block.join_lanes(access.by);
             }
         }
     }
 
     /// An atomic or strong store publishes the accesses before it, of all its lanes.
-    fn publish(&mut self, core: &Core<'_>, kind: Kind, pieces: &[Piece]) {
+    fn publish(&mut self, core: &Core<'_>, kind: Kind, pieces: &Pieces) {
         let (id, warp) = (core.block.index as u32, core.warp.index);
-        let block = self.blocks.of(core.block.index);
-        for piece in pieces {
-            for word in words_of(piece) {
-                if piece.global && !kind.contains(Kind::OF_BLOCK) {
-                    self.order.release_at(id, word);
-                }
-                block.clocks.release_at(warp, if piece.global { GLOBAL | word } else { word });
-            }
+        let lines = &self.races.lines.all;
+        if pieces.global() && !kind.contains(Kind::OF_BLOCK) {
+            let global = lines.iter().filter(|(line, _)| line & GLOBAL != 0);
+            self.order.release_at(id, global.map(|(line, mask)| (line & !GLOBAL, *mask)));
         }
+        self.blocks.of(core.block.index).clocks.release_at(warp, lines.iter().copied());
     }
 
     /// Reports the conflicts of an access: the first at once, others when a load's value is used.

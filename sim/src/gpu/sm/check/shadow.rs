@@ -3,6 +3,7 @@
 use bitflags::bitflags;
 use rustc_hash::FxHashMap;
 
+use crate::gpu::sm::check::atomics::Atomics;
 use crate::gpu::sm::check::lane_order::LaneOrder;
 use crate::gpu::sm::check::order::Knowledge;
 use crate::gpu::sm::check::pieces::Owners;
@@ -64,18 +65,19 @@ struct Record {
     mark: Mark,
 }
 
-/// Some records: seldom more than one.
-#[derive(Clone, Debug, Default)]
-struct Records {
-    first: Option<Record>,
-    more: Vec<Record>,
-}
-
-/// The accesses to a line.
+/// The accesses to a line: seldom more than one is remembered.
 #[derive(Clone, Debug, Default)]
 struct Line {
-    reads: Records,
-    writes: Records,
+    first: Option<Record>,
+    more: Option<Box<More>>,
+}
+
+/// What few lines have.
+#[derive(Clone, Debug, Default)]
+struct More {
+    records: Vec<Record>,
+    /// Atomic operations on shared memory.
+    atomics: Atomics,
 }
 
 /// An earlier access that nothing orders with a later one.
@@ -113,6 +115,12 @@ pub(super) struct Shadow {
 }
 
 impl Mark {
+    /// Whether what conflicts with earlier accesses later conflicts with this one too.
+    #[inline]
+    fn overwrites(&self) -> bool {
+        self.kind & (Kind::WRITES | Kind::STRONG) == Kind::WRITES
+    }
+
     /// Whether the two would be a mistake if nothing orders them.
     #[inline]
     fn may_conflict(&self, new: &Mark) -> bool {
@@ -135,6 +143,20 @@ impl Mark {
 }
 
 impl Orders<'_> {
+    /// Whether two accesses are ordered, whichever lanes make them.
+    #[inline]
+    fn are_ordered(&self, old: &Mark, new: &Mark) -> bool {
+        if old.block != new.block {
+            return self.blocks.is_some_and(|known| known.has(old.block, old.block_clock));
+        }
+        let Some((warps, lanes)) = self.inside else { return true };
+        if old.id != new.id {
+            return warps.is_some_and(|known| known.has(old.id, old.clock));
+        }
+        // One instruction, copies, or lanes that have met since.
+        old.clock == new.clock || new.id != u32::from(new.warp) || lanes.all_know(old.clock)
+    }
+
     /// A word of `overlap` and the lanes of two accesses to it that nothing orders.
     #[inline]
     fn unordered(&self, old: &Mark, new: &Mark, overlap: u32) -> Option<(u32, u8, u8)> {
@@ -143,18 +165,13 @@ impl Orders<'_> {
         if new.kind.contains(Kind::CONSTANT) && old.kind.contains(Kind::WRITES) {
             return Some(anyone());
         }
-        if old.block != new.block {
-            let known = self.blocks.is_some_and(|known| known.has(old.block, old.block_clock));
-            return (!known).then(anyone);
-        }
-        let (warps, lanes) = self.inside?;
-        if old.id != new.id {
-            return (!warps.is_some_and(|known| known.has(old.id, old.clock))).then(anyone);
-        }
-        // One instruction, copies, or lanes that have met since.
-        if old.clock == new.clock || new.id != u32::from(new.warp) || lanes.all_know(old.clock) {
+        if self.are_ordered(old, new) {
             return None;
         }
+        if old.block != new.block || old.id != new.id {
+            return Some(anyone());
+        }
+        let (_, lanes) = self.inside?;
         if old.owners == new.owners && new.owners.are_single() {
             return None;
         }
@@ -166,11 +183,31 @@ impl Orders<'_> {
         })
     }
 
+    /// Shows `found` one atomic operation of each participant that nothing orders with an access.
+    fn look_at(
+        &self,
+        atomics: &Atomics,
+        mask: u32,
+        mark: &Mark,
+        found: &mut impl FnMut(Conflict),
+    ) {
+        let mut reported = None;
+        for (word, earlier) in atomics.each(mask) {
+            if reported == Some(earlier.id) || !earlier.may_conflict(mark) {
+                continue;
+            }
+            if let Some((word, earlier_lane, lane)) = self.unordered(&earlier, mark, 1 << word) {
+                reported = Some(earlier.id);
+                found(Conflict { earlier, load: 0, word, earlier_lane, lane });
+            }
+        }
+    }
+
     /// Whether what conflicts with `old` later is noticed by `new` too, or has been already.
     #[inline]
     fn covers(&self, new: &Mark, old: &Mark) -> bool {
         let plain = |mark: &Mark| !mark.kind.contains(Kind::STRONG);
-        let overwrites = plain(new) && new.kind.contains(Kind::WRITES);
+        let overwrites = new.overwrites();
         if old.bytes & !new.bytes != 0 || !overwrites && (old.id, old.block) != (new.id, new.block) {
             return false;
         }
@@ -187,74 +224,32 @@ impl Orders<'_> {
     }
 }
 
-impl Records {
+impl Record {
     #[inline]
-    fn len(&self) -> usize {
-        usize::from(self.first.is_some()) + self.more.len()
-    }
-
-    #[inline]
-    fn iter(&self) -> impl Iterator<Item = &Record> {
-        self.first.iter().chain(&self.more)
-    }
-
-    /// Takes words from the records that `covers` names.
-    #[inline]
-    fn take(&mut self, mask: u32, covers: impl Fn(&Mark) -> bool) {
-        for old in self.first.iter_mut().chain(&mut self.more) {
-            if old.mask & mask != 0 && covers(&old.mark) {
-                old.mask &= !mask;
-            }
-        }
-        self.more.retain(|record| record.mask != 0);
-        self.first = self.first.filter(|record| record.mask != 0).or_else(|| self.more.pop());
-    }
-
-    /// Notes an access, for which those that it covers make room; no more than `most`.
-    #[inline]
-    fn note(&mut self, new: &Record, most: usize, covers: impl Fn(&Mark) -> bool) {
-        let Some(first) = &mut self.first else {
-            self.first = Some(*new);
-            return;
-        };
-        let (mut placed, mut empty) = (false, false);
-        for old in [first].into_iter().chain(&mut self.more) {
-            if old.mask & new.mask == 0 || !covers(&old.mark) {
-                continue;
-            }
-            old.mask &= !new.mask;
-            match (old.mask, placed) {
-                (0, false) => (*old, placed) = (*new, true),
-                (0, true) => empty = true,
-                _ => {}
-            }
-        }
-        if empty {
-            self.more.retain(|record| record.mask != 0);
-        }
-        if !placed && self.len() < most {
-            self.add(new);
-        }
-    }
-
-    fn add(&mut self, new: &Record) {
-        match self.first {
-            None => self.first = Some(*new),
-            Some(_) => self.more.push(*new),
-        }
-    }
-
-    fn forget(&mut self, load: u32) {
-        self.more.retain(|record| record.load != load);
-        self.first = self.first.filter(|record| record.load != load).or_else(|| self.more.pop());
+    fn writes(&self) -> bool {
+        self.mark.kind.contains(Kind::WRITES)
     }
 }
 
 impl Line {
+    #[inline]
+    fn records(&self) -> impl Iterator<Item = &Record> {
+        self.first.iter().chain(self.more.iter().flat_map(|more| &more.records))
+    }
+
+    /// Removes the records that `keep` does not.
+    fn retain(&mut self, keep: impl Fn(&Record) -> bool) {
+        self.first = self.first.filter(&keep);
+        if let Some(more) = &mut self.more {
+            more.records.retain(keep);
+            self.first = self.first.or_else(|| more.records.pop());
+        }
+    }
+
     /// Shows `found` the earlier accesses that nothing orders with one to the words of `mask`.
     #[inline]
     fn look(&self, orders: &Orders<'_>, mask: u32, mark: &Mark, found: &mut impl FnMut(Conflict)) {
-        let mut check = |old: &Record| {
+        for old in self.records() {
             let overlap = old.mask & mask;
             if overlap != 0
                 && old.mark.may_conflict(mark)
@@ -262,23 +257,51 @@ impl Line {
             {
                 found(Conflict { earlier: old.mark, load: old.load, word, earlier_lane, lane });
             }
-        };
-        if mark.kind.contains(Kind::WRITES) {
-            self.reads.iter().for_each(&mut check);
         }
-        self.writes.iter().for_each(check);
+        if let Some(more) = &self.more {
+            orders.look_at(&more.atomics, mask, mark, found);
+        }
     }
 
-    /// Notes an access, and keeps no more than `most` of its kind.
+    /// Whether an access by lanes that `mark` does not tell may be in no order with an earlier one.
+    #[inline]
+    fn may_conflict(&self, orders: &Orders<'_>, mask: u32, mark: &Mark) -> bool {
+        self.records().any(|old| {
+            old.mask & mask != 0 && old.mark.may_conflict(mark) && !orders.are_ordered(&old.mark, mark)
+        })
+    }
+
+    /// Notes an access, for which those that it covers make room, and keeps no more than `most` of its kind.
     fn note(&mut self, orders: &Orders<'_>, new: &Record, most: usize) {
-        let Record { mask, mark, .. } = new;
-        let writes = mark.kind.contains(Kind::WRITES);
-        let covers = |old: &Mark| orders.covers(mark, old);
-        if writes {
-            self.reads.take(*mask, covers);
+        if let Some(more) = &mut self.more
+            && new.mark.overwrites()
+            && new.mark.bytes == 15
+        {
+            more.atomics.forget(new.mask);
         }
-        let own = if writes { &mut self.writes } else { &mut self.reads };
-        own.note(new, most, covers);
+        if self.first.is_none() {
+            self.first = Some(*new);
+            return;
+        }
+        let (writes, mut placed, mut empty, mut others) = (new.writes(), false, false, 0);
+        let more = self.more.iter_mut().flat_map(|more| &mut more.records);
+        for old in self.first.iter_mut().chain(more) {
+            if old.mask & new.mask != 0 && (writes || !old.writes()) && orders.covers(&new.mark, &old.mark) {
+                old.mask &= !new.mask;
+                match (old.mask, placed) {
+                    (0, false) => (*old, placed) = (*new, true),
+                    (0, true) => empty = true,
+                    _ => {}
+                }
+            }
+            others += usize::from(old.writes() == writes);
+        }
+        if empty {
+            self.retain(|record| record.mask != 0);
+        }
+        if !placed && others < most {
+            self.more.get_or_insert_default().records.push(*new);
+        }
     }
 }
 
@@ -329,6 +352,16 @@ impl Shadow {
         line.note(orders, &Record { mask, load, mark }, most);
     }
 
+    /// Whether an atomic operation of several lanes on words of a line may be in no order with an earlier access.
+    pub fn may_conflict(&mut self, orders: &Orders<'_>, (line, mask): (u64, u32), mark: &Mark) -> bool {
+        self.line(line).may_conflict(orders, mask, mark)
+    }
+
+    /// Atomic operations on lines, which shared memory has apart.
+    pub fn atomics(&mut self, line: u64) -> &mut Atomics {
+        &mut self.line(line).more.get_or_insert_default().atomics
+    }
+
     /// Shows `found` the earlier accesses that nothing orders with one that is not noted.
     pub fn look(
         &self,
@@ -344,6 +377,6 @@ impl Shadow {
 
     /// Forgets a load of words of a line.
     pub fn forget(&mut self, line: u64, load: u32) {
-        self.line(line).reads.forget(load);
+        self.line(line).retain(|record| record.load != load);
     }
 }
