@@ -20,8 +20,7 @@ impl fmt::Display for Text<'_> {
                 '\'' => f.write_str("&#39;")?,
                 '\t' | '\n' | '\r' => f.write_char(' ')?,
                 '\u{fffe}' | '\u{ffff}' | '\u{200e}' | '\u{200f}' => f.write_char('\u{fffd}')?,
-                '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => f.write_char('\u{fffd}')?,
-                c if c.is_control() => f.write_char('\u{fffd}')?,
+                c if nv_hw::is_obeyed(c) => f.write_char('\u{fffd}')?,
                 c => f.write_char(c)?,
             }
         }

@@ -12,9 +12,7 @@ pub(crate) fn counted(number: u64, what: &str) -> String {
 
 /// A text without escape sequences for a terminal: it may come from anyone.
 pub(crate) fn plain(text: &str) -> String {
-    // Unicode's overrides of the writing direction make a text read as another one.
-    let obeyed = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    text.chars().map(|c| if obeyed(c) { '\u{fffd}' } else { c }).collect()
+    text.chars().map(|c| if nv_hw::is_obeyed(c) { '\u{fffd}' } else { c }).collect()
 }
 
 /// A decoded answer to one question.

@@ -97,7 +97,8 @@ pub struct SavedList {
 
 /// Text that was read from a file, without escape sequences for a terminal.
 fn harmless(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c }).collect()
+    let keep = |c: char| !nv_hw::is_obeyed(c) || c == '\n' || c == '\t';
+    text.chars().map(|c| if keep(c) { c } else { '\u{fffd}' }).collect()
 }
 
 impl Report for Saved {

@@ -25,5 +25,5 @@ pub use cubin_target::CubinTarget;
 pub use field::Field;
 pub use names::{Names, bit_names, name, number};
 pub use qmd_version::{QMD_ALIGN, QmdVersion};
-pub use shown::Shown;
+pub use shown::{Shown, is_obeyed};
 pub use sm::{Encoding, Sm};

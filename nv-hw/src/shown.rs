@@ -32,6 +32,7 @@ impl Write for Escaped<'_, '_> {
 
 /// Whether a terminal or an editor does something else with a character than show it: control characters, those
 /// that end a line, and those that turn the direction of text (Unicode Standard Annex 9).
-fn is_obeyed(c: char) -> bool {
+#[must_use]
+pub fn is_obeyed(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

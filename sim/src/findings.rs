@@ -144,9 +144,19 @@ pub struct Finding {
     pub location: Option<Location>,
     /// The other one, where there are two.
     pub earlier: Option<Event>,
-    /// Number of times that the same instruction did it.
+    /// Number of times that the same instruction, or another one of the same line, did it.
     #[serde(skip_serializing)]
     pub count: u64,
+}
+
+impl Finding {
+    /// Whether another one is the same mistake: at the same instruction, or, as in a loop that the compiler has
+    /// unrolled, at another one of the same line.
+    fn is_as(&self, other: &Finding) -> bool {
+        let (Event { pc, source, .. }, there) = (&self.event, &other.event);
+        let same_place = *pc == there.pc || source.is_some() && *source == there.source;
+        same_place && (self.program, &self.text) == (other.program, &other.text)
+    }
 }
 
 impl fmt::Display for Finding {
@@ -191,6 +201,14 @@ pub enum Record {
         #[serde(skip_serializing)]
         count: u64,
     },
+    /// Launches of a machine that have ended: the line's `count`.
+    Ended {
+        /// The process that contains the machine.
+        pid: u32,
+        /// Launches that have ended so far.
+        #[serde(skip_serializing)]
+        count: u64,
+    },
     /// A mistake.
     Finding {
         /// The process that contains the machine.
@@ -205,6 +223,9 @@ pub enum Record {
         pid: u32,
         /// Its words of [`Sim::faults`](crate::Sim::faults).
         text: String,
+        /// A check has found the mistake: it has a record of its own.
+        #[serde(default)]
+        found: bool,
     },
     /// The program made a call that a real machine does not survive.
     Call {
@@ -229,8 +250,17 @@ struct Kept {
 #[derive(Debug, Default)]
 struct State {
     all: Vec<Kept>,
-    launches: u64,
-    launches_at: Option<CountPlace>,
+    /// Launches that have begun and that have ended, and where the file has their numbers.
+    launches: [u64; 2],
+    launches_at: [Option<CountPlace>; 2],
+}
+
+impl State {
+    fn tell_launches(&self, file: &Handover) {
+        for (place, count) in self.launches_at.iter().zip(self.launches) {
+            place.iter().for_each(|place| file.set_count(*place, count));
+        }
+    }
 }
 
 /// All findings of a machine so far.
@@ -248,13 +278,10 @@ impl Findings {
         Self { printed, handover, state: Mutex::default() }
     }
 
-    /// Records one, loudly the first time that this instruction does it.
+    /// Records one, loudly the first time that it happens at this place.
     pub(crate) fn record(&self, finding: Finding) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let same = |old: &&mut Kept| {
-            let old = &old.finding;
-            (old.event.pc, old.program, &old.text) == (finding.event.pc, finding.program, &finding.text)
-        };
+        let same = |old: &&mut Kept| old.finding.is_as(&finding);
         if let Some(old) = state.all.iter_mut().find(same) {
             old.finding.count += 1;
         } else if state.all.len() < MOST {
@@ -280,18 +307,29 @@ impl Findings {
     pub(crate) fn begin_launch(&self, sm: u32, checks: Checks) {
         let Some(file) = &self.handover else { return };
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.launches += 1;
-        match state.launches_at {
-            Some(place) => file.set_count(place, state.launches),
-            None => {
-                let pid = std::process::id();
-                state.launches_at = file.add(&Record::Launch { pid, sm, checks, count: 1 });
+        let pid = std::process::id();
+        if state.launches == [0; 2] {
+            state.launches_at =
+                [Record::Launch { pid, sm, checks, count: 1 }, Record::Ended { pid, count: 0 }]
+                    .map(|record| file.add(&record));
+            if let Some(place) = state.launches_at[1] {
+                file.set_count(place, 0);
             }
         }
+        state.launches[0] += 1;
+        state.tell_launches(file);
     }
 
-    /// A launch has ended: the counts of the file are those of the findings.
+    /// A launch has ended.
     pub(crate) fn end_launch(&self) {
+        let Some(file) = &self.handover else { return };
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.launches[1] += 1;
+        state.tell_launches(file);
+    }
+
+    /// The counts of the file are those of the findings from now on.
+    pub(crate) fn tell_counts(&self) {
         let Some(file) = &self.handover else { return };
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         for Kept { finding, told } in &mut state.all {
@@ -313,7 +351,7 @@ impl Findings {
 
 impl Drop for Findings {
     fn drop(&mut self) {
-        self.end_launch();
+        self.tell_counts();
     }
 }
 
@@ -349,7 +387,10 @@ mod tests {
         findings.record(finding.clone());
         findings.record(finding.clone());
         findings.end_launch();
-        findings.record(finding.clone());
+        findings.tell_counts();
+        // The next copy of the line, in a loop that was unrolled.
+        let unrolled = Event { pc: 0x1050, ..finding.event.clone() };
+        findings.record(Finding { event: unrolled, ..finding.clone() });
         drop(findings);
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::remove_file(path).unwrap();
@@ -360,6 +401,7 @@ mod tests {
             read,
             [
                 Record::Launch { pid, sm: 87, checks: Checks::RACE, count: 2 },
+                Record::Ended { pid, count: 1 },
                 Record::Finding { pid, finding: whole },
             ]
         );

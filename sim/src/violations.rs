@@ -154,12 +154,23 @@ impl Violations {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// An SM stopped a launch. Returns the number of the fault.
-    pub(crate) fn record_fault(&self, text: String) -> usize {
-        self.is_handed_over(|pid| Record::Fault { pid, text: text.clone() });
+    /// An SM stopped a launch, for a mistake that a check has found or not. Returns the number of the fault.
+    pub(crate) fn record_fault(&self, text: String, found: bool) -> usize {
+        self.is_handed_over(|pid| Record::Fault { pid, text: text.clone(), found });
         let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
         faults.push(text);
         faults.len() - 1
+    }
+
+    /// The program closes a channel that works. If a launch was stopped before, that is why, and was told.
+    pub(crate) fn tell_given_up(&self, channel: u32) {
+        if self.faults().is_empty() {
+            let text = format!(
+                "the program ends or closes channel {channel} while a launch runs there: it waits too briefly, or not at all, \
+                 or the kernel has no end"
+            );
+            self.is_handed_over(|pid| Record::Fault { pid, text, found: false });
+        }
     }
 
     /// Returns the faults that stopped launches so far.

@@ -318,7 +318,7 @@ impl Table {
         let chosen = self.chosen?;
         let changed = differences(&chosen, &self.bases.default);
         let changed = if changed.is_empty() { "nothing".to_owned() } else { changed.join(", ") };
-        let about: String = about.chars().filter(|c| !c.is_control()).collect();
+        let about: String = about.chars().filter(|c| !nv_hw::is_obeyed(*c)).collect();
         Some(format!("{HEAD}: {about}\n# Other than the defaults: {changed}\n{chosen}"))
     }
 }

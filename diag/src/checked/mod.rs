@@ -190,33 +190,52 @@ impl Checked {
 
     /// Adds a run, and what its machines left.
     pub fn add(&mut self, seed: Option<u64>, ended: Ended, records: &Records) {
-        let mut launches = 0;
+        let (mut launches, mut ended_launches, mut is_told) = (0, 0, false);
         for record in &records.all {
-            let mut found = match record {
+            is_told |= matches!(record, Record::Fault { .. });
+            let found = match record {
                 Record::Launch { count, .. } => {
                     launches += count;
                     continue;
                 }
+                Record::Ended { count, .. } => {
+                    ended_launches += count;
+                    continue;
+                }
                 Record::Finding { pid, finding } => Found::of(*pid, finding),
-                Record::Fault { pid, text } => Found::bare(*pid, "fault", text, String::new()),
+                Record::Fault { found: true, .. } => continue,
+                Record::Fault { pid, text, .. } => Found::bare(*pid, "fault", text, String::new()),
                 Record::Call { pid, call, text, consequence } => {
                     Found::bare(*pid, "call", &format!("{call}: {text}"), consequence.clone())
                 }
                 _ => continue,
             };
-            match self.findings.iter_mut().find(|known| known.is_same(&found)) {
-                Some(known) => {
-                    known.count += found.count;
-                    known.seeds.extend(seed.filter(|seed| !known.seeds.contains(seed)));
-                }
-                None => {
-                    found.seeds.extend(seed);
-                    self.findings.push(found);
-                }
-            }
+            self.add_found(seed, found);
+        }
+        if launches > ended_launches && !is_told {
+            let unfinished = launches - ended_launches;
+            let text = match unfinished {
+                1 => "a launch had not ended when the program did".to_owned(),
+                _ => format!("{unfinished} launches had not ended when the program did"),
+            };
+            let advice = "the program waits too briefly or not at all, or a kernel has no end".to_owned();
+            self.add_found(seed, Found::bare(0, "fault", &text, advice));
         }
         self.errors = self.findings.len();
         self.runs.push(Run { seed, ended, launches, unreadable_lines: records.unreadable });
+    }
+
+    fn add_found(&mut self, seed: Option<u64>, mut found: Found) {
+        match self.findings.iter_mut().find(|known| known.is_same(&found)) {
+            Some(known) => {
+                known.count += found.count;
+                known.seeds.extend(seed.filter(|seed| !known.seeds.contains(seed)));
+            }
+            None => {
+                found.seeds.extend(seed);
+                self.findings.push(found);
+            }
+        }
     }
 
     /// Launches in all runs.
@@ -267,7 +286,8 @@ mod tests {
         let lines = findings
             .iter()
             .map(|it| line(&Record::Finding { pid: 7, finding: Box::new(it.clone()) }, it.count));
-        let text: String = lines.chain([line(&launch, launches)]).collect();
+        let ended = line(&Record::Ended { pid: 7, count: launches }, launches);
+        let text: String = lines.chain([line(&launch, launches), ended]).collect();
         Records::read(text.as_bytes())
     }
 
@@ -316,6 +336,7 @@ mod tests {
     fn faults_and_calls_are_mistakes_too_and_torn_lines_are_told() {
         let mut checked = Checked::new(vec!["./x".to_owned()], Checks::all());
         let lines = b"{\"record\":\"fault\",\"pid\":7,\"text\":\"an error\",\"count\":   1}\n\
+            {\"record\":\"fault\",\"pid\":7,\"text\":\"of a finding\",\"found\":true,\"count\":   1}\n\
             {\"record\":\"call\",\"pid\":7,\"call\":\"mmap\",\"text\":\"a mistake\",\"consequence\":\"a freeze\",\"count\":1}\n\
             {\"record\":\"find";
         checked.add(None, Ended::Exited(0), &Records::read(lines));

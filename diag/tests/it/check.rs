@@ -219,6 +219,36 @@ fn a_fault_of_a_kernel_is_a_mistake() {
     let (code, out, _) = check(&arguments);
     assert_eq!(code, 3, "{out}");
     assert!(out.contains("========= fault: "), "{out}");
+    // What a check has found is not told a second time.
+    let checked = arguments.map(|word| if word == "sync" { "sync,memory" } else { word });
+    let (code, out, _) = check(&checked);
+    assert_eq!(code, 3, "{out}");
+    assert!(out.contains("========= memory: reads ") && !out.contains("fault: "), "{out}");
+}
+
+#[test]
+fn a_kernel_that_outlasts_the_deadline_is_a_mistake() {
+    // It polls a flag that nothing sets.
+    let cubin = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/kernels/suite.sm_87.cubin");
+    let (code, out, _) = check(&[
+        &cubin.to_string_lossy(),
+        "--kernel",
+        "await",
+        "--deadline",
+        "1",
+        "--grid",
+        "1",
+        "--block",
+        "1",
+        "--arg",
+        "buffer:64:zero",
+        "--arg",
+        "buffer:64",
+        "--arg",
+        "u32:4294967295",
+    ]);
+    assert_eq!(code, 3, "{out}");
+    assert!(out.contains("========= fault: a launch had not ended when the program did"), "{out}");
 }
 
 #[test]

@@ -1,5 +1,4 @@
-//! The compute scheduler (SKED and the work distributor): launch descriptors (QMD) checked, run, and followed
-//! by their releases and dependents.
+//! The compute scheduler (SKED and the work distributor): descriptors (QMD) checked, run, and what follows them.
 
 use crate::defects::Defects;
 use crate::gpu::context::{Context, Flow};
@@ -473,7 +472,7 @@ fn visible(membar: Option<qmd::Membar>) -> Visible {
 /// context switch waits for it, if one ever does. Returns the number of the fault.
 fn report_hang(context: &Context<'_>, text: String) -> usize {
     tracing::error!("a kernel does not end: {text}");
-    context.units.violations.record_fault(text)
+    context.units.violations.record_fault(text, false)
 }
 
 fn refused(check: SkedCheck) -> Exception {
@@ -552,6 +551,7 @@ fn check_local_memory(context: &Context<'_>, state: &ComputeState) -> Result<(),
                 address: Some(at),
                 mmu: Some(mmu),
                 text,
+                found: false,
                 state: None,
             };
             Exception::Sm { fault, several: true }

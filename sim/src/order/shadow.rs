@@ -241,12 +241,13 @@ impl Shadow {
         let mut at = address;
         while at < end {
             let next = (at / PAGE_BYTES + 1) * PAGE_BYTES;
-            if at.is_multiple_of(PAGE_BYTES) && next <= end {
-                if let Page::Uniform(word) = self.page(at / PAGE_BYTES) {
-                    see(at / 4, 15, word);
-                    at = next;
-                    continue;
-                }
+            if at.is_multiple_of(PAGE_BYTES)
+                && next <= end
+                && let Page::Uniform(word) = self.page(at / PAGE_BYTES)
+            {
+                see(at / 4, 15, word);
+                at = next;
+                continue;
             }
             let line = at / 4 / LINE;
             let part = ((line + 1) * LINE * 4).min(end) - at;

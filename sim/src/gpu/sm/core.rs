@@ -231,6 +231,7 @@ impl<'a> Core<'a> {
             address,
             mmu,
             text,
+            found: false,
             state: None,
         }));
         Flow::Fault

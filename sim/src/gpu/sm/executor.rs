@@ -234,7 +234,11 @@ impl Executor {
             return Ok(None);
         }
         let code = progress.code();
-        self.findings.end_launch();
+        self.findings.tell_counts();
+        // One that does not get on goes on.
+        if fault.as_ref().is_none_or(|fault| fault.code != esr::NONE) {
+            self.findings.end_launch();
+        }
         let grown = !Arc::ptr_eq(&running.before, &code);
         if (fault.is_none() || grown) && running.invalidations == self.invalidations.load(Relaxed) {
             self.programs().insert(running.key, code);
@@ -326,6 +330,7 @@ impl Executor {
             address: None,
             mmu: None,
             text: why,
+            found: false,
             state: None,
         })
     }

@@ -35,6 +35,8 @@ pub struct Fault {
     pub mmu: Option<MemoryFault>,
     /// The instruction as text, or why the launch was stopped.
     pub text: String,
+    /// A check has found the mistake that led to it.
+    pub found: bool,
     /// The block as it stood then; `None` where none was running.
     pub state: Option<Arc<BlockState>>,
 }

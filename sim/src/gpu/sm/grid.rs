@@ -252,6 +252,7 @@ impl<'a> Grid<'a> {
                 self.env.launch.blocks(),
                 self.progress.limit
             ),
+            found: false,
             state: None,
         }
     }

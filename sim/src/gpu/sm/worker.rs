@@ -191,10 +191,10 @@ impl<'a> Worker<'a> {
                     want_new = true;
                 }
                 SliceEnd::Fault => {
-                    if let Some(fault) = self.core.fault.take() {
+                    if let Some(mut fault) = self.core.fault.take() {
                         let core = &self.core;
                         if let Some(watch) = &mut self.watch {
-                            watch.faulted(core, block.index, &fault);
+                            fault.found = watch.faulted(core, block.index, &fault);
                         }
                         self.grid.fail(fault.with_state(core.env.launch, &block, &core.map, core.active));
                     }

@@ -2,8 +2,8 @@
 //! accesses alone, and a loop of them leaves one after another on any word.
 
 use crate::gpu::sm::check::access::lanes;
+use crate::gpu::sm::check::mark::{Kind, Mark};
 use crate::gpu::sm::check::pieces::Owners;
-use crate::gpu::sm::check::shadow::{Kind, Mark};
 
 /// The last atomic operation on a word.
 #[derive(Clone, Copy, Debug, Default)]

@@ -4,9 +4,10 @@ use std::collections::{BTreeSet, VecDeque};
 
 use crate::gpu::sm::check::access::WarpAccess;
 use crate::gpu::sm::check::early::EarlyLoads;
+use crate::gpu::sm::check::knowledge::Knowledge;
 use crate::gpu::sm::check::lane_order::LaneOrder;
 use crate::gpu::sm::check::objects::{Objects, object_of};
-use crate::gpu::sm::check::order::{Clocks, Knowledge};
+use crate::gpu::sm::check::order::Clocks;
 use crate::gpu::sm::check::pieces::{Pieces, words_of};
 use crate::gpu::sm::check::products::Products;
 use crate::gpu::sm::check::shadow::Shadow;
@@ -211,5 +212,22 @@ impl BlockWatch {
         self.unfinished.learn(object, known);
         self.join_lanes(warp);
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lanes_learn_of_their_warp_what_it_had_published() {
+        let mut block = BlockWatch::default();
+        let flag = (2, 1 << 7);
+        let before = block.clocks.tick(0);
+        block.clocks.release_at(0, [flag].into_iter());
+        let after = block.clocks.tick(0);
+        block.acquire_at(0, flag);
+        let lanes = block.lanes(0);
+        assert!(lanes.knows(3, 4, before) && !lanes.knows(3, 4, after));
     }
 }

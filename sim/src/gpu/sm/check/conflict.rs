@@ -1,7 +1,8 @@
 //! Words for accesses that nothing orders.
 
+use crate::gpu::sm::check::mark::Kind;
 use crate::gpu::sm::check::order::Clocks;
-use crate::gpu::sm::check::shadow::{Conflict, Kind};
+use crate::gpu::sm::check::shadow::Conflict;
 use crate::gpu::sm::check::unfinished::Writer;
 
 /// The later access of a conflict.

@@ -38,12 +38,14 @@ fn name(space: Space) -> &'static str {
 }
 
 impl Watch {
-    /// The launch ends with a fault at the current op, of a block that the core may have left.
-    pub fn faulted(&mut self, core: &Core<'_>, block: u64, fault: &Fault) {
+    /// The launch ends with a fault at the current op, of a block that the core may have left. Returns whether a
+    /// check has found the mistake.
+    pub fn faulted(&mut self, core: &Core<'_>, block: u64, fault: &Fault) -> bool {
         let step = self.steps.known(core.pc);
-        let (Some(step), true) = (step, self.checks.contains(Checks::MEMORY)) else { return };
-        if self.reported == Some((core.pc, block, fault.warp)) || fault.pc != core.va() {
-            return;
+        let (Some(step), true) = (step, self.checks.contains(Checks::MEMORY)) else { return false };
+        let found = self.reported == Some((core.pc, block, fault.warp));
+        if found || fault.pc != core.va() {
+            return found;
         }
         let (verb, space, bytes) = refused(step.act, fault.code);
         let space = match fault.address.map(|va| core.tlb.window(va)) {
@@ -77,7 +79,7 @@ impl Watch {
                 (format!("{verb} shared or local memory by an instruction for global memory"), String::new())
             }
             esr::INVALID_CONST_ADDR_LDC => ("reads beyond its constant bank".to_owned(), String::new()),
-            _ => return,
+            _ => return false,
         };
         let lane = fault.lanes.trailing_zeros() & 31;
         let mut found = finding(core, Checks::MEMORY, lane, &text, None, None);
@@ -90,5 +92,6 @@ impl Watch {
         let parts = [each, size].into_iter().filter(|part| !part.is_empty());
         let detail = parts.collect::<Vec<_>>().join("; ");
         self.findings.record(Finding { detail, ..found });
+        true
     }
 }

@@ -5,8 +5,10 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::gpu::sm::check::order::{Clocks, Knowledge};
-use crate::gpu::sm::check::shadow::{Conflict, Kind, Mark, Orders, Shadow};
+use crate::gpu::sm::check::knowledge::Knowledge;
+use crate::gpu::sm::check::mark::{Kind, Mark};
+use crate::gpu::sm::check::order::Clocks;
+use crate::gpu::sm::check::shadow::{Conflict, Orders, Shadow};
 
 /// The clocks of blocks, and their knowledge of each other.
 #[derive(Debug, Default)]

@@ -3,10 +3,10 @@
 use crate::findings::Checks;
 use crate::gpu::sm::check::access::{Place, WarpAccess};
 use crate::gpu::sm::check::act::Act;
+use crate::gpu::sm::check::mark::{Kind, Mark};
 use crate::gpu::sm::check::pieces::{LINE, Piece, Pieces, words_of};
 use crate::gpu::sm::check::race::{changes_nothing, kind_of};
 use crate::gpu::sm::check::roles::Role;
-use crate::gpu::sm::check::shadow::{Kind, Mark};
 use crate::gpu::sm::check::{Watch, block_id, event};
 use crate::gpu::sm::core::Core;
 
@@ -18,8 +18,7 @@ const THROUGH_L1: u32 = 81;
 impl Watch {
     /// Whether the current op is a copy to shared memory that goes past the level-1 cache.
     fn bypasses_l1(&mut self, core: &Core<'_>) -> bool {
-        self.steps.at(core, core.pc).act == Act::CopyToShared
-            && core.map.word(core.pc) >> THROUGH_L1 & 1 == 0
+        self.steps.at(core, core.pc).act == Act::CopyToShared && core.map.word(core.pc) >> THROUGH_L1 & 1 == 0
     }
 
     /// The accesses of a warp to global memory, against those of other blocks.

@@ -5,7 +5,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::gpu::sm::check::order::Knowledge;
+use crate::gpu::sm::check::knowledge::Knowledge;
 
 /// An object, as far as it is known by its arrivals.
 #[derive(Debug, Default)]

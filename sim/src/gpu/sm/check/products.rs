@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-use crate::gpu::sm::check::order::Knowledge;
+use crate::gpu::sm::check::knowledge::Knowledge;
 
 /// Products of a warp between two commits.
 #[derive(Debug, Default)]

@@ -1,12 +1,12 @@
 //! Knowledge that atomic operations and strong stores have published, by the words of memory where it was.
 //!
-//! Who knows of a release knows all that it published. So a word has the participant and its clock, and a reader
-//! that knows these has nothing to learn.
+//! A participant that knows of a release knows all that it published. So a word has the releasing participant and
+//! its clock, and a reader that knows these has nothing to learn.
 
 use rustc_hash::FxHashMap;
 
 use crate::gpu::sm::check::access::lanes;
-use crate::gpu::sm::check::order::Knowledge;
+use crate::gpu::sm::check::knowledge::Knowledge;
 
 /// Participant of knowledge that several have published.
 const SEVERAL: u32 = u32::MAX;
@@ -16,7 +16,7 @@ const SEVERAL: u32 = u32::MAX;
 struct Release {
     by: u32,
     clock: u32,
-    /// What it published: number of a state.
+    /// The state with the knowledge that it published.
     state: u32,
 }
 
@@ -40,7 +40,7 @@ struct States {
     free: Vec<u32>,
 }
 
-/// What a participant has learned.
+/// Knowledge that a participant has gained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Learned {
     /// The clock up to which its own accesses were part of it; 0 if none was.

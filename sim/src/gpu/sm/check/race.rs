@@ -8,30 +8,19 @@ use crate::gpu::sm::check::block::BlockWatch;
 use crate::gpu::sm::check::conflict::{self, Accesses};
 use crate::gpu::sm::check::early::EarlyLoad;
 use crate::gpu::sm::check::init::{global_word, shared_word};
+use crate::gpu::sm::check::mark::{Kind, Mark};
 use crate::gpu::sm::check::pieces::{LINE, Owners, Piece, Pieces};
+use crate::gpu::sm::check::races::{GLOBAL, Races};
 use crate::gpu::sm::check::roles::Role;
-use crate::gpu::sm::check::shadow::{Conflict, Kind, Mark, Orders};
+use crate::gpu::sm::check::shadow::{Conflict, Orders};
 use crate::gpu::sm::check::step::Meeting;
 use crate::gpu::sm::check::{Watch, block_id, event, finding};
 use crate::gpu::sm::core::Core;
 
-use rustc_hash::FxHashMap;
 use sass::Access;
 
-/// Marks the number of a line of global memory where those of shared memory stand beside it.
-const GLOBAL: u64 = 1 << 63;
 /// Words of a store that may be a message: a flag, not data.
 const MESSAGE: u32 = 4;
-
-/// State of the check beside the accesses and the clocks.
-#[derive(Debug, Default)]
-pub(super) struct Races {
-    /// Room for the conflicts of an access, and for its lines.
-    conflicts: Vec<(Piece, Conflict)>,
-    lines: Lines,
-    /// Of a block, a warp and a word: another thread's change that a change in two steps may undo.
-    lost: FxHashMap<(u32, u32, u64), (Piece, Conflict)>,
-}
 
 /// Kind of an access, but for its role.
 pub(super) fn kind_of(access: &WarpAccess) -> Kind {
@@ -49,47 +38,6 @@ pub(super) fn kind_of(access: &WarpAccess) -> Kind {
     kind.set(Kind::OF_BLOCK, memory.of_block);
     kind.set(Kind::CONSTANT, memory.constant);
     kind
-}
-
-/// The lines of an access, each once.
-#[derive(Debug, Default)]
-struct Lines {
-    /// Their numbers, and the words of all pieces.
-    all: Vec<(u64, u32)>,
-    /// The last piece of each.
-    last: Vec<u32>,
-    /// The piece before each piece, of the same line; itself for the first.
-    before: Vec<u32>,
-}
-
-impl Lines {
-    fn fill(&mut self, pieces: &Pieces) {
-        let Lines { all, last, before } = self;
-        all.clear();
-        last.clear();
-        before.clear();
-        for (n, piece) in (0..).zip(pieces.iter()) {
-            let line = if piece.global { GLOBAL | piece.line } else { piece.line };
-            match all.iter().position(|(other, _)| *other == line) {
-                Some(at) => {
-                    all[at].1 |= piece.mask;
-                    before.push(std::mem::replace(&mut last[at], n));
-                }
-                None => {
-                    all.push((line, piece.mask));
-                    last.push(n);
-                    before.push(n);
-                }
-            }
-        }
-    }
-
-    /// The pieces of a line, the last first.
-    fn pieces(&self, at: usize) -> impl Iterator<Item = usize> {
-        let first = self.last.get(at).copied();
-        let before = |n: &u32| self.before.get(*n as usize).copied().filter(|before| before != n);
-        std::iter::successors(first, before).map(|n| n as usize)
-    }
 }
 
 impl Watch {

@@ -1,12 +1,11 @@
 //! Last accesses to each word, to find accesses that nothing orders.
 
-use bitflags::bitflags;
 use rustc_hash::FxHashMap;
 
 use crate::gpu::sm::check::atomics::Atomics;
+use crate::gpu::sm::check::knowledge::Knowledge;
 use crate::gpu::sm::check::lane_order::LaneOrder;
-use crate::gpu::sm::check::order::Knowledge;
-use crate::gpu::sm::check::pieces::Owners;
+use crate::gpu::sm::check::mark::{Kind, Mark};
 
 /// Lines of a page of shadows.
 const PAGE: u64 = 32;
@@ -14,46 +13,6 @@ const PAGE: u64 = 32;
 const MOST: usize = 32;
 /// ... of global memory, which many blocks may read.
 const MOST_GLOBAL: usize = 8;
-
-bitflags! {
-    /// Kind of an access.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub(super) struct Kind: u8 {
-        const WRITES = 1 << 0;
-        /// It synchronizes: atomic, volatile, relaxed, acquire, release.
-        const STRONG = 1 << 1;
-        /// ... within its block alone (`.cta`).
-        const OF_BLOCK = 1 << 2;
-        /// An arrival at a barrier object, whose waits are loads, on SM 8.x plain ones.
-        const ARRIVAL = 1 << 3;
-        /// An atomic operation.
-        const ATOMIC = 1 << 4;
-        /// Of a load and a store that change a value in two steps.
-        const UPDATE = 1 << 5;
-        /// A load that may be served by a cache that no write reaches (`.nc`).
-        const CONSTANT = 1 << 6;
-    }
-}
-
-/// An access to words of a line: participant and time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Mark {
-    /// The warp of the block, or what goes on beside it: whose clock it is.
-    pub id: u32,
-    /// Its clock.
-    pub clock: u32,
-    /// Block of the grid.
-    pub block: u32,
-    /// The clock of the block.
-    pub block_clock: u32,
-    /// Op of the program.
-    pub pc: u32,
-    pub warp: u8,
-    pub kind: Kind,
-    /// Bytes of each word.
-    pub bytes: u8,
-    pub owners: Owners,
-}
 
 /// An access that is remembered.
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +31,7 @@ struct Line {
     more: Option<Box<More>>,
 }
 
-/// What few lines have.
+/// State that few lines have.
 #[derive(Clone, Debug, Default)]
 struct More {
     records: Vec<Record>,
@@ -112,34 +71,6 @@ pub(super) struct Shadow {
     index: FxHashMap<u64, u32>,
     /// The page that was used last.
     recent: Option<(u64, u32)>,
-}
-
-impl Mark {
-    /// Whether what conflicts with earlier accesses later conflicts with this one too.
-    #[inline]
-    fn overwrites(&self) -> bool {
-        self.kind & (Kind::WRITES | Kind::STRONG) == Kind::WRITES
-    }
-
-    /// Whether the two would be a mistake if nothing orders them.
-    #[inline]
-    fn may_conflict(&self, new: &Mark) -> bool {
-        let both = self.kind & new.kind;
-        let either = self.kind | new.kind;
-        if !either.contains(Kind::WRITES) || self.bytes & new.bytes == 0 {
-            return false;
-        }
-        if both.contains(Kind::STRONG) {
-            let loses = |one: &Mark, other: &Mark| {
-                one.kind.contains(Kind::UPDATE) && other.kind.intersects(Kind::UPDATE | Kind::ATOMIC)
-            };
-            let too_narrow = either.contains(Kind::OF_BLOCK) && self.block != new.block;
-            return too_narrow || loses(self, new) || loses(new, self);
-        }
-        // A wait.
-        let plain_load = |mark: &Mark| !mark.kind.intersects(Kind::WRITES | Kind::STRONG);
-        !(new.kind.contains(Kind::ARRIVAL) && plain_load(self))
-    }
 }
 
 impl Orders<'_> {
@@ -184,13 +115,7 @@ impl Orders<'_> {
     }
 
     /// Shows `found` one atomic operation of each participant that nothing orders with an access.
-    fn look_at(
-        &self,
-        atomics: &Atomics,
-        mask: u32,
-        mark: &Mark,
-        found: &mut impl FnMut(Conflict),
-    ) {
+    fn look_at(&self, atomics: &Atomics, mask: u32, mark: &Mark, found: &mut impl FnMut(Conflict)) {
         let mut reported = None;
         for (word, earlier) in atomics.each(mask) {
             if reported == Some(earlier.id) || !earlier.may_conflict(mark) {

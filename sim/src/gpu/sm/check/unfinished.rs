@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, VecDeque};
 use rustc_hash::FxHashMap;
 
 use crate::findings::Finding;
-use crate::gpu::sm::check::order::{Clocks, Knowledge};
+use crate::gpu::sm::check::knowledge::Knowledge;
+use crate::gpu::sm::check::order::Clocks;
 
 /// Warps of a block.
 const WARPS: u32 = 32;

@@ -1,0 +1,60 @@
+//! State of the check of races beside the accesses and the clocks.
+
+use rustc_hash::FxHashMap;
+
+use crate::gpu::sm::check::pieces::{Piece, Pieces};
+use crate::gpu::sm::check::shadow::Conflict;
+
+/// Marks the number of a line of global memory where those of shared memory stand beside it.
+pub(super) const GLOBAL: u64 = 1 << 63;
+
+/// State of the check beside the accesses and the clocks.
+#[derive(Debug, Default)]
+pub(super) struct Races {
+    /// Room for the conflicts of an access, and for its lines.
+    pub conflicts: Vec<(Piece, Conflict)>,
+    pub lines: Lines,
+    /// Of a block, a warp and a word: another thread's change that a change in two steps may undo.
+    pub lost: FxHashMap<(u32, u32, u64), (Piece, Conflict)>,
+}
+
+/// The lines of an access, each once.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    /// Their numbers, and the words of all pieces.
+    pub all: Vec<(u64, u32)>,
+    /// The last piece of each.
+    last: Vec<u32>,
+    /// The piece before each piece, of the same line; itself for the first.
+    before: Vec<u32>,
+}
+
+impl Lines {
+    pub fn fill(&mut self, pieces: &Pieces) {
+        let Lines { all, last, before } = self;
+        all.clear();
+        last.clear();
+        before.clear();
+        for (n, piece) in (0..).zip(pieces.iter()) {
+            let line = if piece.global { GLOBAL | piece.line } else { piece.line };
+            match all.iter().position(|(other, _)| *other == line) {
+                Some(at) => {
+                    all[at].1 |= piece.mask;
+                    before.push(std::mem::replace(&mut last[at], n));
+                }
+                None => {
+                    all.push((line, piece.mask));
+                    last.push(n);
+                    before.push(n);
+                }
+            }
+        }
+    }
+
+    /// The pieces of a line, the last first.
+    pub fn pieces(&self, at: usize) -> impl Iterator<Item = usize> {
+        let first = self.last.get(at).copied();
+        let before = |n: &u32| self.before.get(*n as usize).copied().filter(|before| before != n);
+        std::iter::successors(first, before).map(|n| n as usize)
+    }
+}
