@@ -2,16 +2,23 @@
 // wall clock around the work and its wait, medians), with the GPU's clocks up.
 //
 //   nvcc -O3 -arch=native tools/cuda-peer.cu -o cuda-peer -lcuda -lcublas && ./cuda-peer
+//   ./cuda-peer loop HZ SECONDS [load]       the loop of hcq-bench loop
 #include <cublas_v2.h>
 #include <cuda.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+#include <ctime>
+
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
+#include <string>
+#include <thread>
 #include <vector>
 
 #define CHECK(call)                                                                         \
@@ -173,9 +180,75 @@ void copy_and_launch(cudaStream_t stream) {
     CHECK(cudaFreeHost(to));
 }
 
+int64_t now_ns() {
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
+}
+
+void row(const char *name, std::vector<double> v) {
+    std::printf("  %-22s min %9.2f  p50 %9.2f  p99 %9.2f  p99.99 %9.2f  max %9.2f  us\n", name, at(v, 0), at(v, 0.5), at(v, 0.99), at(v, 0.9999),
+                at(v, 1));
+}
+
+// At each tick a kernel on 64 values, a wait, and their result in memory of the host that the GPU writes itself.
+void control_loop(cudaStream_t stream, int64_t hz, int64_t seconds, bool load) {
+    constexpr int kValues = 64;
+    float *input, *other, *result;
+    for (float **p : {&input, &other, &result}) CHECK(cudaHostAlloc(p, 4 * kValues, cudaHostAllocMapped));
+    for (int i = 0; i < kValues; i++) input[i] = other[i] = static_cast<float>(i);
+    auto tick = [&](float value) {
+        input[0] = value;
+        add_f32<<<1, 256, 0, stream>>>(reinterpret_cast<float4 *>(input), reinterpret_cast<float4 *>(other), reinterpret_cast<float4 *>(result),
+                                       kValues / 4);
+        CHECK(cudaStreamSynchronize(stream));
+        float sums[kValues];
+        std::memcpy(sums, result, sizeof sums);
+        if (sums[0] != value || sums[kValues - 1] != 2.0f * (kValues - 1)) std::fprintf(stderr, "the sums are wrong\n"), std::exit(1);
+    };
+    for (int i = 0; i < 100; i++) tick(static_cast<float>(i));
+    std::atomic<bool> ended{false};
+    std::vector<std::thread> others;
+    for (unsigned i = 0; load && i < std::thread::hardware_concurrency(); i++)
+        others.emplace_back([&] {
+            std::vector<uint64_t> words(1 << 18, 1);
+            while (!ended)
+                for (auto &word : words) {
+                    uint64_t next = word * 0x9e3779b9u;
+                    *const_cast<volatile uint64_t *>(&word) = next << 7 | next >> 57;
+                }
+        });
+    const int64_t period = 1'000'000'000 / hz, count = std::max<int64_t>(seconds * 1'000'000'000 / period, 1);
+    std::vector<double> wake_up, work, response;
+    int64_t missed = 0, start = now_ns() + period;
+    for (int64_t i = 0; i < count;) {
+        const int64_t due = start + i * period;
+        const timespec until{due / 1'000'000'000, due % 1'000'000'000};
+        while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr) != 0) {
+        }
+        const int64_t began = now_ns();
+        tick(static_cast<float>(i));
+        const int64_t end = now_ns();
+        wake_up.push_back((began - due) / 1e3);
+        work.push_back((end - began) / 1e3);
+        response.push_back((end - due) / 1e3);
+        const int64_t next = std::max((end - start) / period + 1, i + 1);
+        missed += std::min(next, count) - std::min(i + 1, count);
+        i = next;
+    }
+    ended = true;
+    for (auto &thread : others) thread.join();
+    std::printf("%lld Hz, %s: %zu ticks, %lld missed\n", static_cast<long long>(hz), load ? "every core busy" : "no other load", work.size(),
+                static_cast<long long>(missed));
+    row("wake-up", wake_up);
+    row("launch + wait + read", work);
+    row("response", response);
+    for (float *p : {input, other, result}) CHECK(cudaFreeHost(p));
+}
+
 }  // namespace
 
-int main() {
+int main(int count, char **words) {
     CHECK(cudaSetDeviceFlags(cudaDeviceScheduleSpin));
     cudaStream_t stream;
     CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
@@ -186,6 +259,10 @@ int main() {
         CHECK(cudaStreamSynchronize(stream));
     }
     CHECK(cudaFree(word));
+    if (count >= 4 && std::string(words[1]) == "loop") {
+        control_loop(stream, std::atoll(words[2]), std::atoll(words[3]), count > 4);
+        return 0;
+    }
     graphs(stream);
     products(stream);
     addition(stream);

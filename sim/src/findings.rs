@@ -184,6 +184,19 @@ impl fmt::Display for Finding {
     }
 }
 
+/// The instruction that stopped a launch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FaultPlace {
+    /// The error, as the SM names it.
+    pub error: String,
+    /// Guest address of the kernel's first instruction.
+    pub program: u64,
+    /// Name of the kernel, if the program has noted it.
+    pub kernel: Option<String>,
+    /// The instruction, with its first thread.
+    pub event: Event,
+}
+
 /// A line of the file that [`SimConfig::findings`](crate::SimConfig::findings) names: a JSON object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "snake_case")]
@@ -226,6 +239,9 @@ pub enum Record {
         /// A check has found the mistake: it has a record of its own.
         #[serde(default)]
         found: bool,
+        /// The instruction, where the launch ran with checks.
+        #[serde(default)]
+        place: Option<Box<FaultPlace>>,
     },
     /// The program made a call that a real machine does not survive.
     Call {

@@ -41,7 +41,7 @@ pub use clock::{Time, VirtualClock};
 pub use config::{SimConfig, UnknownSetting};
 pub use defects::Defects;
 pub use driver::nodes::paths::Place;
-pub use findings::{Checks, Event, Finding, Record, UnknownCheck};
+pub use findings::{Checks, Event, FaultPlace, Finding, Record, UnknownCheck};
 pub use gpu::counters::Counters;
 pub use gpu::session::{Session, UnknownSession};
 pub use gpu::sm;

@@ -6,7 +6,7 @@ use std::io::{self, Write as _};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::findings::Record;
+use crate::findings::{FaultPlace, Record};
 use crate::handover::Handover;
 
 /// Treatment of a trap that a program steps into.
@@ -155,8 +155,8 @@ impl Violations {
     }
 
     /// An SM stopped a launch, for a mistake that a check has found or not. Returns the number of the fault.
-    pub(crate) fn record_fault(&self, text: String, found: bool) -> usize {
-        self.is_handed_over(|pid| Record::Fault { pid, text: text.clone(), found });
+    pub(crate) fn record_fault(&self, text: String, found: bool, place: Option<Box<FaultPlace>>) -> usize {
+        self.is_handed_over(|pid| Record::Fault { pid, text: text.clone(), found, place });
         let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
         faults.push(text);
         faults.len() - 1
@@ -169,7 +169,7 @@ impl Violations {
                 "the program ends or closes channel {channel} while a launch runs there: it waits too briefly, or not at all, \
                  or the kernel has no end"
             );
-            self.is_handed_over(|pid| Record::Fault { pid, text, found: false });
+            self.is_handed_over(|pid| Record::Fault { pid, text, found: false, place: None });
         }
     }
 

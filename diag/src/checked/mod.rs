@@ -15,7 +15,8 @@ mod records;
 
 pub use records::Records;
 
-use ga10b_sim::{Checks, Event, Finding, Record};
+use ga10b_sim::{Checks, Event, FaultPlace, Finding, Record};
+use nix::sys::signal::Signal;
 use serde::Serialize;
 
 use crate::demangle::demangled;
@@ -139,6 +140,13 @@ impl Found {
         }
     }
 
+    fn of_fault(pid: u32, place: &FaultPlace) -> Self {
+        let FaultPlace { error, program, kernel, event } = place;
+        let kernel = kernel.as_deref().map(|name| demangled(name).unwrap_or_else(|| name.to_owned()));
+        let at = Some(Access::of(event, *program, true));
+        Self { kernel, at, ..Self::bare(pid, "fault", error, String::new()) }
+    }
+
     fn bare(pid: u32, check: &str, text: &str, detail: String) -> Self {
         Self {
             check: check.to_owned(),
@@ -204,6 +212,7 @@ impl Checked {
                 }
                 Record::Finding { pid, finding } => Found::of(*pid, finding),
                 Record::Fault { found: true, .. } => continue,
+                Record::Fault { pid, place: Some(place), .. } => Found::of_fault(*pid, place),
                 Record::Fault { pid, text, .. } => Found::bare(*pid, "fault", text, String::new()),
                 Record::Call { pid, call, text, consequence } => {
                     Found::bare(*pid, "call", &format!("{call}: {text}"), consequence.clone())
@@ -212,7 +221,9 @@ impl Checked {
             };
             self.add_found(seed, found);
         }
-        if launches > ended_launches && !is_told {
+        // A user who interrupts it ends its launches too.
+        let is_interrupted = [Signal::SIGINT, Signal::SIGTERM].map(|signal| Ended::Signal(signal as i32));
+        if launches > ended_launches && !is_told && !is_interrupted.contains(&ended) {
             let unfinished = launches - ended_launches;
             let text = match unfinished {
                 1 => "a launch had not ended when the program did".to_owned(),
@@ -352,5 +363,47 @@ mod tests {
         let document = checked.json().expect("JSON");
         assert_eq!((&document["schema"], &document["errors"]), (&"nvdiag.check/1".into(), &2.into()));
         assert_eq!(document["runs"][0]["ended"]["exited"], 0);
+    }
+
+    #[test]
+    fn a_fault_has_its_place_and_a_launch_that_had_not_ended_is_one() {
+        let place = FaultPlace {
+            error: "the SM stopped the launch: ILLEGAL_INSTR_ENCODING".to_owned(),
+            program: 0x1000,
+            kernel: Some("_Z4trapv".to_owned()),
+            event: event(0x1180, 33),
+        };
+        let fault = Record::Fault {
+            pid: 7,
+            text: "at pc 0x1180".to_owned(),
+            found: false,
+            place: Some(Box::new(place)),
+        };
+        let launch = Record::Launch { pid: 7, sm: 87, checks: Checks::RACE, count: 0 };
+        let lines = |all: &[(&Record, u64)]| {
+            let line = |(record, count): &(&Record, u64)| {
+                let text = serde_json::to_string(record).expect("JSON");
+                format!("{},\"count\":{count:>20}}}\n", text.strip_suffix('}').expect("an object"))
+            };
+            Records::read(all.iter().map(line).collect::<String>().as_bytes())
+        };
+        let errors = |records: &Records, ended: Ended| {
+            let mut checked = Checked::new(vec!["./x".to_owned()], Checks::all());
+            checked.add(None, ended, records);
+            text(&checked)
+        };
+        let shown = errors(&lines(&[(&launch, 1), (&fault, 1)]), Ended::Exited(1));
+        for line in [
+            "fault: the SM stopped the launch: ",
+            "at 0x180 in trap(): ",
+            "in sum.cu:9",
+            "by thread (33,0,0)",
+            "1 error\n",
+        ] {
+            assert!(shown.contains(line), "{line}: {shown}");
+        }
+        let unfinished = lines(&[(&launch, 3), (&Record::Ended { pid: 7, count: 0 }, 1)]);
+        assert!(errors(&unfinished, Ended::Exited(0)).contains("fault: 2 launches had not ended"));
+        assert!(errors(&unfinished, Ended::Signal(2)).ends_with("SUMMARY: 0 errors\n"), "the user ended it");
     }
 }

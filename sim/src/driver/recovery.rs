@@ -97,7 +97,7 @@ fn sm_exception(machine: &Machine, channel: &Channel, (fault, several): (&sm::Fa
     let tsg_id = tsg.as_ref().map_or(u32::MAX, |t| t.id());
     let (log, what_if) = (Lines { machine }, &machine.config.what_if);
     tracing::error!(%fault, "a kernel failed");
-    let number = machine.violations.record_fault(fault.to_string(), fault.found);
+    let number = machine.violations.record_fault(fault.to_string(), fault.found, fault.place.clone());
     machine.gpu.units.stops.add(channel.id(), number, fault);
     if machine.config.verbose {
         let _ = writeln!(io::stderr(), "ga10b: {fault}");
@@ -166,7 +166,7 @@ fn explain(machine: &Machine, channel: &Channel, exception: &Exception) {
          did not wait. If it gave up, let it wait longer: kernels take far longer here than on a GPU"
     );
     let _ = writeln!(io::stderr(), "ga10b: {text}");
-    machine.violations.record_fault(text, false);
+    machine.violations.record_fault(text, false, None);
 }
 
 /// The engine is reset: work that still runs for closed channels of the group ends as well.

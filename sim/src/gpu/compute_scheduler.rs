@@ -279,7 +279,7 @@ impl ComputeScheduler {
         }
         if self.cyclic && self.chain > LONGEST_CYCLE && !std::mem::replace(&mut self.reported, true) {
             let text = format!("hung: a chain of launches leads back into its descriptor at {va:#x}");
-            report_hang(context, text);
+            report_hang(context, text, false);
         }
     }
 
@@ -360,7 +360,7 @@ impl ComputeScheduler {
             }
             Err(fault) if fault.code == sm::esr::NONE && !context.channel.is_stopped() => {
                 if !std::mem::replace(&mut self.reported, true) {
-                    let number = report_hang(context, fault.to_string());
+                    let number = report_hang(context, fault.to_string(), fault.found);
                     context.units.stops.add(context.channel.number(), number, &fault);
                 }
                 self.stuck = !active.running.can_go_on();
@@ -468,11 +468,10 @@ fn visible(membar: Option<qmd::Membar>) -> Visible {
     }
 }
 
-/// Reports a fact that a real machine does not: why a launch has no end. The driver learns of it when a
-/// context switch waits for it, if one ever does. Returns the number of the fault.
-fn report_hang(context: &Context<'_>, text: String) -> usize {
+/// Reports a fact that a real machine does not: why a launch has no end. Returns the number of the fault.
+fn report_hang(context: &Context<'_>, text: String, found: bool) -> usize {
     tracing::error!("a kernel does not end: {text}");
-    context.units.violations.record_fault(text, false)
+    context.units.violations.record_fault(text, found, None)
 }
 
 fn refused(check: SkedCheck) -> Exception {
@@ -552,6 +551,7 @@ fn check_local_memory(context: &Context<'_>, state: &ComputeState) -> Result<(),
                 mmu: Some(mmu),
                 text,
                 found: false,
+                place: None,
                 state: None,
             };
             Exception::Sm { fault, several: true }

@@ -1,5 +1,6 @@
 //! Benchmarks: the device under test, its kernels, and what was measured so far. `hcq-bench` runs them.
 
+pub mod control_loop;
 mod copies;
 mod launches;
 pub mod table;

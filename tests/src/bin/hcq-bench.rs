@@ -6,19 +6,22 @@
 //! a GPU.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
-use clap::Parser;
-use ga10b_tests::bench::{Bench, WARM, table};
+use clap::{Parser, Subcommand};
+use ga10b_tests::bench::{Bench, WARM, control_loop, table};
 use ga10b_tests::output;
 use hcq::{Device, DeviceOptions, Release, Selector};
 
-/// Measures launches, graphs, copies and allocations.
+/// Measures launches, graphs, copies and allocations; `loop`: the latency of a control loop.
 #[derive(Parser)]
-#[command(version)]
+#[command(version, args_conflicts_with_subcommands = true)]
 struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// Device: auto, nvgpu, rm or sim.
-    #[arg(long, env = "HCQ_DEVICE", default_value = "auto")]
+    #[arg(long, env = "HCQ_DEVICE", default_value = "auto", global = true)]
     device: Selector,
     /// Launches measured one by one; the other counts follow from it.
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
@@ -36,8 +39,28 @@ struct Cli {
     #[arg(long)]
     host_release: bool,
     /// Prints one JSON document instead of the table.
-    #[arg(long)]
+    #[arg(long, global = true)]
     json: bool,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// A control loop, as cyclictest: at each tick launch a kernel on 64 values, wait, read the result.
+    ///
+    /// Three times for each rate: how late the thread runs (timer and scheduler), launch + wait + read, and both
+    /// together. A tick that would begin while the last one runs is missed. For a real-time thread on a core
+    /// of its own: chrt -f 80 taskset -c 3 hcq-bench loop. docs/latency.md has what it takes.
+    Loop {
+        /// Ticks per second; may be given more than once.
+        #[arg(long, default_values_t = [1_000, 10_000], value_parser = clap::value_parser!(u32).range(1..=100_000))]
+        hz: Vec<u32>,
+        /// Time of each loop.
+        #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+        seconds: u64,
+        /// Each loop once more, with something else to do for every core.
+        #[arg(long)]
+        load: bool,
+    },
 }
 
 fn run(cli: &Cli) -> Result<()> {
@@ -50,6 +73,14 @@ fn run(cli: &Cli) -> Result<()> {
         .with_context(|| format!("cannot open the device \"{}\"", cli.device))?;
     let mut bench = Bench::new(device)?;
     bench.warm_up(WARM)?;
+    if let Some(Command::Loop { hz, seconds, load }) = &cli.command {
+        let mut figures = Vec::new();
+        for (hz, load) in hz.iter().flat_map(|hz| [(*hz, false), (*hz, true)]).filter(|(_, on)| *load || !on)
+        {
+            figures.push(bench.control_loop(hz, Duration::from_secs(*seconds), load)?);
+        }
+        return control_loop::print(&bench.device, &figures, cli.json);
+    }
     bench.launches(cli.launches)?;
     bench.graph((cli.launches / 20).max(1))?;
     bench.linked_graphs((cli.launches / 20).max(1))?;

@@ -2,10 +2,10 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-use hcq::{Buffer, Device, LaunchConfig, Selector};
+use hcq::{Buffer, Device, LaunchConfig, QueueError, Selector, SyncPoint};
 use nvdiag::cubin::{Cubin, Kernel};
 use sass::Arch;
 
@@ -16,6 +16,9 @@ use crate::cmd::input::{read_input, read_regular};
 const FEW: u64 = 16;
 /// Elements of a printed line.
 const LINE: usize = 8;
+
+/// Time after which a wait looks whether the software GPU has found that a launch never ends.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Heading of these options in the help.
 const HEADING: &str = "Options of a kernel of a cubin";
@@ -237,12 +240,26 @@ fn run(
     // SAFETY: the GPU is software, which reaches this device's memory alone, and its checks are here to tell what
     // the kernel does wrong there. Nothing else uses the buffers until the wait has ended.
     let launched = unsafe { queue.launch(kernel, config, args) };
-    let ended = launched.and_then(|()| queue.submit())?.wait(deadline);
+    let ended = launched.and_then(|()| queue.submit()).and_then(|point| wait(device, &point, deadline));
     if ended.is_err() {
         // Its kernel may not have ended.
         std::mem::forget(queue);
     }
     ended
+}
+
+/// Waits for a launch, and no longer once the software GPU says that it never ends.
+fn wait(device: &Device, point: &SyncPoint, deadline: Duration) -> Result<(), hcq::Error> {
+    let (began, sim) = (Instant::now(), hcq::sim::of(device));
+    loop {
+        let left = deadline.saturating_sub(began.elapsed());
+        let mut ended = point.wait(left.min(LOOK_EVERY));
+        let Err(hcq::Error::Queue(QueueError::Timeout { waited, .. })) = &mut ended else { return ended };
+        *waited = began.elapsed();
+        if left <= LOOK_EVERY || sim.as_ref().is_some_and(|sim| !sim.faults().is_empty()) {
+            return ended;
+        }
+    }
 }
 
 /// Writes the initial contents of a buffer.

@@ -118,8 +118,8 @@ impl Args {
             let ended = program.run(self.checks, seed, &file, &interrupts)?;
             checked.add(seed, ended, &records(&file)?);
         }
-        if checked.launches() == 0 && !checked.has_problem() {
-            eprintln!("nvdiag: no launch was seen\n  {}", program.why_silent());
+        if let (0, false, Some(why)) = (checked.launches(), checked.has_problem(), program.why_silent()) {
+            eprintln!("nvdiag: no launch was seen\n  {why}");
         }
         match &mut report {
             Some(file) => file.replace(&printed(&checked, json)?)?,

@@ -47,6 +47,8 @@ pub struct Program {
     arguments: Vec<OsString>,
     variables: Vec<(&'static str, OsString)>,
     device: Device,
+    /// Whether it is this program, with a kernel.
+    is_kernel: bool,
 }
 
 impl Program {
@@ -74,7 +76,7 @@ impl Program {
             }
         }
         let (command, arguments) = (command.to_vec(), arguments.to_vec());
-        Ok(Self { command, is_quiet: false, file, arguments, variables, device })
+        Ok(Self { command, is_quiet: false, file, arguments, variables, device, is_kernel: false })
     }
 
     /// This program, which launches a kernel of a cubin for SMs of version `arch`.
@@ -82,7 +84,8 @@ impl Program {
         let arch = format!("sm_{}", arch.sm()).into();
         let variables = vec![("HCQ_DEVICE", "sim".into()), (SimConfig::ARCH, arch)];
         let command = vec![cubin.into()];
-        Self { command, is_quiet: false, file: itself, arguments, variables, device: Device::Sim }
+        let device = Device::Sim;
+        Self { command, is_quiet: false, file: itself, arguments, variables, device, is_kernel: true }
     }
 
     /// Runs it to its end.
@@ -112,9 +115,12 @@ impl Program {
         Ok(ended(status))
     }
 
-    /// Advice where no launch was seen.
-    pub fn why_silent(&self) -> String {
-        match self.device {
+    /// Advice where no launch was seen; a kernel of a cubin that is not launched has told why.
+    pub fn why_silent(&self) -> Option<String> {
+        if self.is_kernel {
+            return None;
+        }
+        Some(match self.device {
             Device::Sim => {
                 "the software GPU in the program launched nothing; a program that it starts has its own, \
                             if it is on hcq\n  \
@@ -126,7 +132,7 @@ impl Program {
                  one that is linked statically, or is setuid, does not load {LIBRARY}\n  \
                  of a program on CUDA: nvcc -cubin -arch=sm_87 -lineinfo FILE.cu, then nvdiag check FILE.cubin"
             ),
-        }
+        })
     }
 }
 

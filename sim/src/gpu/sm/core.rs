@@ -232,6 +232,7 @@ impl<'a> Core<'a> {
             mmu,
             text,
             found: false,
+            place: None,
             state: None,
         }));
         Flow::Fault

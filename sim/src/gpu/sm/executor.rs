@@ -331,6 +331,7 @@ impl Executor {
             mmu: None,
             text: why,
             found: false,
+            place: None,
             state: None,
         })
     }

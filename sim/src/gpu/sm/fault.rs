@@ -1,5 +1,6 @@
 //! Why a launch stopped early: the SM's own error codes.
 
+use crate::findings::FaultPlace;
 use std::sync::Arc;
 
 use crate::gpu::sm::launch::MemoryFault;
@@ -37,6 +38,8 @@ pub struct Fault {
     pub text: String,
     /// A check has found the mistake that led to it.
     pub found: bool,
+    /// The instruction in full, where checks saw it.
+    pub place: Option<Box<FaultPlace>>,
     /// The block as it stood then; `None` where none was running.
     pub state: Option<Arc<BlockState>>,
 }

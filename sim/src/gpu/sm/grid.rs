@@ -218,16 +218,20 @@ impl<'a> Grid<'a> {
         self.use_time(instructions);
     }
 
-    /// A time slice of a block took `instructions`, among them stores or not, and did not end it. Returns
-    /// whether the launch has failed because nothing goes on.
-    pub fn spend(&self, instructions: u64, stored: bool, block: &Block, map: &CodeMap) -> bool {
-        let stalled = self.progress.stall.spend(instructions, stored);
-        if let Some(stalled) = stalled {
-            let fault = self.stall_report(block, map, stalled);
+    /// A time slice of a block took `instructions`, among them stores or not, and did not end it. The launch fails
+    /// if nothing goes on; `tell` is asked whether a check has told why.
+    pub fn spend(
+        &self,
+        instructions: u64,
+        stored: bool,
+        (block, map): (&Block, &CodeMap),
+        tell: impl FnOnce() -> bool,
+    ) {
+        if let Some(stalled) = self.progress.stall.spend(instructions, stored) {
+            let fault = Fault { found: tell(), ..self.stall_report(block, map, stalled) };
             self.fail(fault.with_state(self.env.launch, block, map, 0));
         }
         self.use_time(instructions);
-        stalled.is_some()
     }
 
     fn stall_report(&self, block: &Block, map: &CodeMap, stalled: u64) -> Fault {
@@ -253,6 +257,7 @@ impl<'a> Grid<'a> {
                 self.progress.limit
             ),
             found: false,
+            place: None,
             state: None,
         }
     }

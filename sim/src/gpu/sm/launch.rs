@@ -181,7 +181,7 @@ pub struct Config {
 impl Config {
     /// The stall budget, in view of the time that checks take.
     pub(crate) fn budget(&self) -> u64 {
-        if self.checks.is_empty() { self.stall_budget } else { self.stall_budget.div_ceil(8) }
+        if self.checks.is_empty() { self.stall_budget } else { self.stall_budget.div_ceil(4) }
     }
 }
 

@@ -183,10 +183,9 @@ impl<'a> Worker<'a> {
                 }
                 SliceEnd::Yielded => {
                     let stored = self.core.counters.global_stores != stores;
-                    let stalled = self.grid.spend(spent, stored, &block, &self.core.map);
-                    if stalled && let Some(watch) = &mut self.watch {
-                        watch.stalled(&self.core, &block);
-                    }
+                    let (core, watch) = (&self.core, self.watch.as_mut());
+                    let tell = || watch.is_some_and(|watch| watch.stalled(core, &block));
+                    self.grid.spend(spent, stored, (&block, &core.map), tell);
                     queue.push_back(block);
                     want_new = true;
                 }
@@ -194,7 +193,7 @@ impl<'a> Worker<'a> {
                     if let Some(mut fault) = self.core.fault.take() {
                         let core = &self.core;
                         if let Some(watch) = &mut self.watch {
-                            fault.found = watch.faulted(core, block.index, &fault);
+                            watch.faulted(core, block.index, &mut fault);
                         }
                         self.grid.fail(fault.with_state(core.env.launch, &block, &core.map, core.active));
                     }

@@ -65,7 +65,8 @@ impl Atomics {
         })
     }
 
-    /// Words are overwritten: what races with the operations before races with that.
+    /// Words are overwritten: an access that races with the operations before races with that, so they need not be
+    /// looked at any more.
     pub fn forget(&mut self, mask: u32) {
         self.0.iter_mut().for_each(|one| one.mask &= !mask);
         self.0.retain(|one| one.mask != 0);

@@ -149,12 +149,15 @@ impl BlockWatch {
         &mut self.lanes[warp]
     }
 
-    /// A warp gains the knowledge published at words of a line, and all its lanes what that has of the warp itself.
-    pub fn acquire_at(&mut self, warp: u32, place: (u64, u32)) {
-        let of_warp = self.clocks.acquire_at(warp, place).own;
-        if of_warp > 0 {
-            self.lanes(warp).join_until(of_warp);
-        }
+    /// A warp gains the knowledge published at words of a line: all its lanes of what others have published, and of
+    /// what the warp itself has, those that `lanes_at` tells for a word.
+    pub fn acquire_at(&mut self, warp: u32, place: (u64, u32), lanes_at: impl Fn(u32) -> (u8, u8)) {
+        self.lanes(warp);
+        let BlockWatch { clocks, lanes, .. } = self;
+        let order = &mut lanes[warp as usize];
+        let of_warp =
+            clocks.acquire_at(warp, place, |word, step, from| order.hand_over(from, lanes_at(word), step));
+        order.join_until(of_warp.own);
     }
 
     /// All lanes of a warp know of each other.
@@ -196,7 +199,7 @@ impl BlockWatch {
         }
         for piece in pieces.iter().filter(|piece| !piece.global) {
             if polls {
-                self.acquire_at(warp, (piece.line, piece.mask));
+                self.acquire_at(warp, (piece.line, piece.mask), |word| piece.owners.of(word));
             }
             for word in words_of(piece) {
                 is_object |= self.learn(warp, object_of(word));
@@ -224,10 +227,16 @@ mod tests {
         let mut block = BlockWatch::default();
         let flag = (2, 1 << 7);
         let before = block.clocks.tick(0);
-        block.clocks.release_at(0, [flag].into_iter());
+        block.clocks.release_at(0, [flag].into_iter(), |_, _| (4, 4));
         let after = block.clocks.tick(0);
-        block.acquire_at(0, flag);
+        block.acquire_at(0, flag, |_| (3, 3));
         let lanes = block.lanes(0);
-        assert!(lanes.knows(3, 4, before) && !lanes.knows(3, 4, after));
+        assert!(lanes.knows(3, 4, before) && !lanes.knows(3, 4, after), "lane 3 has read what lane 4 wrote");
+        assert!(!lanes.knows(3, 5, before) && !lanes.knows(5, 4, before), "and no other");
+        // By way of another warp, the knowledge is the warp's.
+        block.acquire_at(1, flag, |_| (0, 0));
+        block.clocks.release_at(1, [flag].into_iter(), |_, _| (0, 0));
+        block.acquire_at(0, flag, |_| (3, 3));
+        assert!(block.lanes(0).knows(9, 8, before) && !block.lanes(0).knows(9, 8, after));
     }
 }

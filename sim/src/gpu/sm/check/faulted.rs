@@ -1,9 +1,9 @@
 //! Findings of accesses that the hardware refuses: an exception names a warp and an address, and no more.
 
-use crate::findings::{Checks, Finding};
+use crate::findings::{Checks, FaultPlace, Finding};
 use crate::gpu::sm::check::act::Act;
 use crate::gpu::sm::check::memory::verb;
-use crate::gpu::sm::check::{Watch, coordinates, finding};
+use crate::gpu::sm::check::{Watch, coordinates, event, finding};
 use crate::gpu::sm::core::Core;
 use crate::gpu::sm::fault::{Fault, esr};
 use crate::gpu::sm::tlb::Miss;
@@ -38,9 +38,26 @@ fn name(space: Space) -> &'static str {
 }
 
 impl Watch {
-    /// The launch ends with a fault at the current op, of a block that the core may have left. Returns whether a
-    /// check has found the mistake.
-    pub fn faulted(&mut self, core: &Core<'_>, block: u64, fault: &Fault) -> bool {
+    /// The launch ends with a fault at the current op, of a block that the core may have left.
+    pub fn faulted(&mut self, core: &Core<'_>, block: u64, fault: &mut Fault) {
+        fault.found = self.is_found(core, block, fault);
+        if fault.pc != core.va() {
+            return;
+        }
+        let lane = fault.lanes.trailing_zeros() & 31;
+        let mut event = event(core, core.pc, fault.block, 32 * fault.warp + lane);
+        event.block = fault.block;
+        let launch = core.env.launch;
+        let kernel = core.env.memory.pieces().and_then(|pieces| pieces.kernel_name(launch.program));
+        let error = match nv_hw::name(nv_hw::fault::warp_esr::NAMES, fault.code) {
+            Some(name) => format!("the SM stopped the launch: {name}"),
+            None => format!("the SM stopped the launch: error {:#x}", fault.code),
+        };
+        fault.place = Some(Box::new(FaultPlace { error, program: launch.program, kernel, event }));
+    }
+
+    /// Whether a check has found the mistake, or finds it now.
+    fn is_found(&mut self, core: &Core<'_>, block: u64, fault: &Fault) -> bool {
         let step = self.steps.known(core.pc);
         let (Some(step), true) = (step, self.checks.contains(Checks::MEMORY)) else { return false };
         let found = self.reported == Some((core.pc, block, fault.warp));

@@ -52,6 +52,24 @@ impl LaneOrder {
         self.all = self.all.max(step);
     }
 
+    /// The lanes of one range gain the knowledge that those of another had at a step.
+    pub fn hand_over(&mut self, from: (u8, u8), to: (u8, u8), step: u32) {
+        if step <= self.all || from == to {
+            return;
+        }
+        if from.0 == from.1 && to.0 == to.1 {
+            let each = self.each.get_or_insert_with(|| Box::new([[0; 32]; 32]));
+            let mut known = each[usize::from(from.0)];
+            known[usize::from(from.0)] = step;
+            join(&mut each[usize::from(to.0)], &known);
+            return;
+        }
+        let range =
+            |(first, last): (u8, u8)| (u32::MAX >> (31 - last.saturating_sub(first).min(31))) << first;
+        let known = self.of(range(from), step);
+        self.learn(range(to), &known);
+    }
+
     /// The knowledge of some lanes together, at a step.
     fn of(&self, mask: u32, step: u32) -> [u32; 32] {
         let mut known = [0; 32];

@@ -90,17 +90,22 @@ impl Clocks {
         self.participants.of(id).known.join(passed);
     }
 
-    /// `id` publishes its knowledge at words of lines.
-    pub fn release_at(&mut self, id: u32, places: impl Iterator<Item = (u64, u32)>) {
+    /// `id` publishes its knowledge at words of lines, by the lanes that `lanes_at` tells for a word of the n-th line.
+    pub fn release_at(
+        &mut self,
+        id: u32,
+        places: impl Iterator<Item = (u64, u32)>,
+        lanes_at: impl Fn(usize, u32) -> (u8, u8),
+    ) {
         let own = self.participants.of(id);
         own.known.raise(id, own.clock);
-        self.published.release((id, own.clock), &own.known, places);
+        self.published.release((id, own.clock), &own.known, places, lanes_at);
         own.clock += 1;
     }
 
-    /// `id` gains the knowledge published at words of a line.
-    pub fn acquire_at(&mut self, id: u32, place: (u64, u32)) -> Learned {
-        self.published.acquire(id, &mut self.participants.of(id).known, place)
+    /// `id` gains the knowledge published at words of a line; shows `own` what it has published itself.
+    pub fn acquire_at(&mut self, id: u32, place: (u64, u32), own: impl FnMut(u32, u32, (u8, u8))) -> Learned {
+        self.published.acquire(id, &mut self.participants.of(id).known, place, own)
     }
 
     /// `id` has ended: it learns nothing any more.
@@ -122,13 +127,14 @@ mod tests {
         let before = clocks.now(1);
         assert!(!clocks.knows(2, 1, before));
         let (here, there) = ((2, 1 << 5), (2, 1 << 6));
-        clocks.release_at(1, [here].into_iter());
+        clocks.release_at(1, [here].into_iter(), |_, _| (0, 0));
         let after = clocks.now(1);
-        assert!(clocks.acquire_at(2, here).others && !clocks.acquire_at(2, there).others);
+        let learns = |clocks: &mut Clocks, place| clocks.acquire_at(2, place, |_, _, _| {}).others;
+        assert!(learns(&mut clocks, here) && !learns(&mut clocks, there));
         assert!(clocks.knows(2, 1, before) && !clocks.knows(2, 1, after));
         // Knowledge is passed on.
-        clocks.release_at(2, [there].into_iter());
-        clocks.acquire_at(3, there);
+        clocks.release_at(2, [there].into_iter(), |_, _| (0, 0));
+        clocks.acquire_at(3, there, |_, _, _| {});
         assert!(clocks.knows(3, 1, before) && clocks.knows(1, 1, after));
     }
 }

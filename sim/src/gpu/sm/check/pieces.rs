@@ -293,12 +293,17 @@ mod tests {
         /// The pieces are the words of the lanes, whatever the addresses.
         #[test]
         fn pieces_have_every_word_of_every_lane(
-            size in 0u32..5, base in 0u64..64, stride in prop::sample::select(vec![0u64, 1, 2, 5]), mask in any::<u32>(),
-            row in any::<bool>(),
+            size in 0u32..5, base in 0u64..64, mask in any::<u32>(), row in any::<bool>(),
+            // Lanes that follow each other, with a jump now and then.
+            stride in prop::sample::select(vec![0u64, 1, 2, 5]),
+            jumps in prop::collection::vec(prop::sample::select(vec![0i64, 0, 0, 0, 1, -3, 9]), 32),
         ) {
             let bytes = 1 << size;
             let mask = if row { u32::MAX >> (mask % 32) << (mask / 32 % 32) } else { mask };
-            let access = access(bytes, mask, |lane| 4096 + (base + lane * stride) * u64::from(bytes));
+            let access = access(bytes, mask, |lane| {
+                let jumped: i64 = jumps[..=lane as usize].iter().sum();
+                (4096 + base + lane * stride).wrapping_add_signed(jumped) * u64::from(bytes)
+            });
             let mut pieces = Pieces::default();
             pieces.cut(&access, 0);
             for lane in lanes(mask) {

@@ -18,6 +18,8 @@ struct Release {
     clock: u32,
     /// The state with the knowledge that it published.
     state: u32,
+    /// The first and the last lane that made it.
+    lanes: (u8, u8),
 }
 
 /// Knowledge, and the number of words where it is.
@@ -43,7 +45,7 @@ struct States {
 /// Knowledge that a participant has gained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Learned {
-    /// The clock up to which its own accesses were part of it; 0 if none was.
+    /// The clock up to which its own accesses were part of what others have published; 0 if none was.
     pub own: u32,
     /// Others have published it.
     pub others: bool,
@@ -90,23 +92,25 @@ impl States {
 }
 
 impl Published {
-    /// A participant publishes its knowledge, up to its own clock, at words of lines.
+    /// A participant publishes its knowledge, up to its own clock, at words of lines; `lanes_at` tells which lanes
+    /// of it do so at a word of the n-th place.
     pub fn release(
         &mut self,
         (by, clock): (u32, u32),
         known: &Knowledge,
         places: impl Iterator<Item = (u64, u32)>,
+        lanes_at: impl Fn(usize, u32) -> (u8, u8),
     ) {
         let Published { lines, states } = self;
         let (own, mut count) = (states.add(known), 0);
-        for (line, mask) in places {
+        for (n, (line, mask)) in places.enumerate() {
             let words = lines.entry(line).or_insert_with(|| Box::new([None; 32]));
             for word in lanes(mask) {
                 let at = &mut words[word as usize];
-                let mut new = Release { by, clock, state: own };
+                let mut new = Release { by, clock, state: own, lanes: lanes_at(n, word) };
                 match *at {
                     Some(last) if !states.is_known(&last, by, known) => {
-                        new = Release { by: SEVERAL, clock, state: states.both(last.state, known) };
+                        new = Release { by: SEVERAL, state: states.both(last.state, known), ..new };
                     }
                     last => {
                         count += 1;
@@ -122,14 +126,21 @@ impl Published {
         }
     }
 
-    /// A participant with this knowledge learns what was published at words of a line.
-    pub fn acquire(&mut self, id: u32, known: &mut Knowledge, (line, mask): (u64, u32)) -> Learned {
+    /// A participant with this knowledge learns what was published at words of a line. Shows `own` its own releases:
+    /// the word, the clock, and the lanes.
+    pub fn acquire(
+        &mut self,
+        id: u32,
+        known: &mut Knowledge,
+        (line, mask): (u64, u32),
+        mut own: impl FnMut(u32, u32, (u8, u8)),
+    ) -> Learned {
         let mut learned = Learned::default();
         let Some(words) = self.lines.get(&line) else { return learned };
         for word in lanes(mask) {
-            let Some(Release { by, clock, state }) = words[word as usize] else { continue };
+            let Some(Release { by, clock, state, lanes }) = words[word as usize] else { continue };
             if by == id {
-                learned.own = learned.own.max(clock);
+                own(word, clock, lanes);
                 continue;
             }
             learned.others = true;
@@ -175,7 +186,7 @@ mod tests {
                 let at = id as usize;
                 let mask = mask & 0x0f0f;
                 if reads {
-                    published.acquire(id, &mut known[at], (line, mask));
+                    published.acquire(id, &mut known[at], (line, mask), |_, _, _| {});
                     for word in lanes(mask) {
                         let there = model.get(&(line * 32 + u64::from(word))).cloned().unwrap_or_default();
                         model_known[at].join(&there);
@@ -184,7 +195,7 @@ mod tests {
                     clocks[at] += 1;
                     known[at].raise(id, clocks[at]);
                     model_known[at].raise(id, clocks[at]);
-                    published.release((id, clocks[at]), &known[at], [(line, mask)].into_iter());
+                    published.release((id, clocks[at]), &known[at], [(line, mask)].into_iter(), |_, _| (0, 0));
                     for word in lanes(mask) {
                         model.entry(line * 32 + u64::from(word)).or_default().join(&model_known[at]);
                     }
@@ -202,14 +213,20 @@ mod tests {
     #[test]
     fn a_reader_learns_how_much_of_itself_was_published() {
         let (mut published, mut known) = (Published::default(), Knowledge::default());
+        let word = |word: u32| (0, 1 << word);
         known.raise(3, 7);
-        published.release((3, 7), &known, [(0, 0b10)].into_iter());
+        published.release((3, 7), &known, [word(1)].into_iter(), |n, word| (n as u8, word as u8 + 4));
+        let mut own = Vec::new();
+        let learned =
+            published.acquire(3, &mut known, (0, 0b11), |word, clock, lanes| own.push((word, clock, lanes)));
+        assert_eq!((learned, own.as_slice()), (Learned::default(), [(1, 7, (0, 5))].as_slice()));
         let mut other = Knowledge::default();
-        assert_eq!(published.acquire(3, &mut known, (0, 0b11)), Learned { own: 7, others: false });
-        assert_eq!(published.acquire(5, &mut other, (0, 0b01)), Learned::default());
-        assert_eq!(published.acquire(5, &mut other, (0, 0b10)), Learned { own: 0, others: true });
+        let mut read = |id, known: &mut Knowledge, place| published.acquire(id, known, place, |_, _, _| {});
+        assert_eq!(read(5, &mut other, word(0)), Learned::default());
+        assert_eq!(read(5, &mut other, word(1)), Learned { own: 0, others: true });
         other.raise(5, 1);
-        published.release((5, 1), &other, [(0, 0b10)].into_iter());
-        assert_eq!(published.acquire(3, &mut known, (0, 0b10)), Learned { own: 7, others: true });
+        published.release((5, 1), &other, [word(1)].into_iter(), |_, _| (0, 0));
+        let learned = published.acquire(3, &mut known, word(1), |_, _, _| {});
+        assert_eq!(learned, Learned { own: 7, others: true });
     }
 }

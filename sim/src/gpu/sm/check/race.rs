@@ -195,10 +195,11 @@ impl Watch {
             return;
         }
         let (id, block) = (core.block.index as u32, self.blocks.of(core.block.index));
-        for (line, mask) in &self.races.lines.all {
-            block.acquire_at(access.by, (*line, *mask));
+        let lines = &self.races.lines;
+        for (at, (line, mask)) in lines.all.iter().enumerate() {
+            block.acquire_at(access.by, (*line, *mask), |word| lines.lanes(at, word));
             let of_grid = line & GLOBAL != 0 && !access.memory.of_block;
-            if of_grid && self.order.acquire_at(id, (line & !GLOBAL, *mask)).others {
+            if of_grid && self.order.acquire_at(id, (line & !GLOBAL, *mask), |_, _, _| {}).others {
                 block.join_lanes(access.by);
             }
         }
@@ -207,12 +208,13 @@ impl Watch {
     /// An atomic or strong store publishes the accesses before it, of all its lanes.
     fn publish(&mut self, core: &Core<'_>, kind: Kind, pieces: &Pieces) {
         let (id, warp) = (core.block.index as u32, core.warp.index);
-        let lines = &self.races.lines.all;
+        let lines = &self.races.lines;
         if pieces.global() && !kind.contains(Kind::OF_BLOCK) {
-            let global = lines.iter().filter(|(line, _)| line & GLOBAL != 0);
-            self.order.release_at(id, global.map(|(line, mask)| (line & !GLOBAL, *mask)));
+            let global = lines.all.iter().filter(|(line, _)| line & GLOBAL != 0);
+            self.order.release_at(id, global.map(|(line, mask)| (line & !GLOBAL, *mask)), |_, _| (0, 31));
         }
-        self.blocks.of(core.block.index).clocks.release_at(warp, lines.iter().copied());
+        let lanes_at = |at, word| lines.lanes(at, word);
+        self.blocks.of(core.block.index).clocks.release_at(warp, lines.all.iter().copied(), lanes_at);
     }
 
     /// Reports the conflicts of an access: the first at once, others when a load's value is used.
@@ -242,7 +244,9 @@ impl Watch {
             }
             let clocks = &self.blocks.of(core.block.index).clocks;
             let text = conflict::text(piece.global, &new, &conflict, clocks);
-            let place = if piece.global { Place::Global(word * 4) } else { Place::Shared(4 * word as u32) };
+            // Of the bytes that both access, the first.
+            let at = 4 * word + u64::from((piece.bytes & conflict.earlier.bytes).trailing_zeros() & 3);
+            let place = if piece.global { Place::Global(at) } else { Place::Shared(at as u32) };
             let build = || {
                 let Mark { pc, block, warp, .. } = conflict.earlier;
                 let thread = 32 * u32::from(warp) + u32::from(conflict.earlier_lane);

@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::gpu::sm::check::access::lanes as bits;
 use crate::gpu::sm::check::pieces::{Piece, Pieces};
 use crate::gpu::sm::check::shadow::Conflict;
 
@@ -27,27 +28,34 @@ pub(super) struct Lines {
     last: Vec<u32>,
     /// The piece before each piece, of the same line; itself for the first.
     before: Vec<u32>,
+    /// The first and the last lane that access each word.
+    lanes: Vec<[(u8, u8); 32]>,
 }
 
 impl Lines {
     pub fn fill(&mut self, pieces: &Pieces) {
-        let Lines { all, last, before } = self;
+        let Lines { all, last, before, lanes } = self;
+        lanes.clear();
         all.clear();
         last.clear();
         before.clear();
         for (n, piece) in (0..).zip(pieces.iter()) {
             let line = if piece.global { GLOBAL | piece.line } else { piece.line };
-            match all.iter().position(|(other, _)| *other == line) {
+            let at = match all.iter().position(|(other, _)| *other == line) {
                 Some(at) => {
                     all[at].1 |= piece.mask;
                     before.push(std::mem::replace(&mut last[at], n));
+                    at
                 }
                 None => {
                     all.push((line, piece.mask));
                     last.push(n);
                     before.push(n);
+                    lanes.push([(0, 31); 32]);
+                    all.len() - 1
                 }
-            }
+            };
+            bits(piece.mask).for_each(|word| lanes[at][word as usize] = piece.owners.of(word));
         }
     }
 
@@ -56,5 +64,11 @@ impl Lines {
         let first = self.last.get(at).copied();
         let before = |n: &u32| self.before.get(*n as usize).copied().filter(|before| before != n);
         std::iter::successors(first, before).map(|n| n as usize)
+    }
+
+    /// The first and the last lane that access a word of a line.
+    #[inline]
+    pub fn lanes(&self, at: usize, word: u32) -> (u8, u8) {
+        self.lanes[at][word as usize]
     }
 }

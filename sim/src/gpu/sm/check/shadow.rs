@@ -9,7 +9,7 @@ use crate::gpu::sm::check::mark::{Kind, Mark};
 
 /// Lines of a page of shadows.
 const PAGE: u64 = 32;
-/// Accesses of one kind to a line of shared memory that are remembered: those of all warps.
+/// Accesses of one kind to the same words of shared memory that are remembered: those of all warps.
 const MOST: usize = 32;
 /// ... of global memory, which many blocks may read.
 const MOST_GLOBAL: usize = 8;
@@ -64,7 +64,7 @@ pub(super) struct Orders<'a> {
 /// The last accesses to each word of a memory.
 #[derive(Debug)]
 pub(super) struct Shadow {
-    /// Accesses of one kind to a line that are remembered beside each other.
+    /// Accesses of one kind to the same words that are remembered beside each other.
     most: usize,
     pages: Vec<Box<[Line]>>,
     /// By the number of the page.
@@ -196,7 +196,8 @@ impl Line {
         })
     }
 
-    /// Notes an access, for which those that it covers make room, and keeps no more than `most` of its kind.
+    /// Notes an access, for which those that it covers make room, unless `most` of its kind to some of its words
+    /// are known.
     fn note(&mut self, orders: &Orders<'_>, new: &Record, most: usize) {
         if let Some(more) = &mut self.more
             && new.mark.overwrites()
@@ -211,15 +212,19 @@ impl Line {
         let (writes, mut placed, mut empty, mut others) = (new.writes(), false, false, 0);
         let more = self.more.iter_mut().flat_map(|more| &mut more.records);
         for old in self.first.iter_mut().chain(more) {
-            if old.mask & new.mask != 0 && (writes || !old.writes()) && orders.covers(&new.mark, &old.mark) {
+            if old.mask & new.mask == 0 || !writes && old.writes() {
+                continue;
+            }
+            if orders.covers(&new.mark, &old.mark) {
                 old.mask &= !new.mask;
                 match (old.mask, placed) {
                     (0, false) => (*old, placed) = (*new, true),
                     (0, true) => empty = true,
                     _ => {}
                 }
+            } else {
+                others += usize::from(old.writes() == writes);
             }
-            others += usize::from(old.writes() == writes);
         }
         if empty {
             self.retain(|record| record.mask != 0);
@@ -303,5 +308,53 @@ impl Shadow {
     /// Forgets a load of words of a line.
     pub fn forget(&mut self, line: u64, load: u32) {
         self.line(line).retain(|record| record.load != load);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::sm::check::pieces::Owners;
+
+    fn access(shadow: &mut Shadow, block: u32, word: u32, kind: Kind) -> Vec<Conflict> {
+        let mark = Mark {
+            id: 0,
+            clock: word + 1,
+            block,
+            block_clock: 1,
+            pc: 0,
+            warp: 0,
+            kind,
+            bytes: 15,
+            owners: Owners::all(word, word),
+        };
+        let lanes = LaneOrder::default();
+        let orders = Orders { blocks: None, inside: Some((None, &lanes)) };
+        let mut found = Vec::new();
+        shadow.access(&orders, (5, 1 << word), mark, 0, |conflict| found.push(conflict));
+        found
+    }
+
+    #[test]
+    fn each_word_of_a_line_is_remembered_whoever_accesses_the_others() {
+        let mut shadow = Shadow::of_grid();
+        for word in 0..32 {
+            assert_eq!(access(&mut shadow, 7, word, Kind::WRITES), []);
+        }
+        for word in 0..32 {
+            let found = access(&mut shadow, 8, word, Kind::empty());
+            let about =
+                found.first().map(|conflict| (conflict.earlier.block, conflict.word, conflict.earlier_lane));
+            assert_eq!((about, found.len()), (Some((7, word, word as u8)), 1));
+        }
+    }
+
+    #[test]
+    fn of_readers_of_a_word_the_first_are_remembered() {
+        let mut shadow = Shadow::of_grid();
+        for block in 0..40 {
+            assert_eq!(access(&mut shadow, block, 3, Kind::empty()), []);
+        }
+        assert_eq!(access(&mut shadow, 99, 3, Kind::WRITES).len(), MOST_GLOBAL);
     }
 }

@@ -122,13 +122,14 @@ impl Watch {
     }
 
     /// No block has ended for long: the barrier objects that this one may wait for, if there are any.
-    pub fn stalled(&mut self, core: &Core<'_>, block: &Block) {
+    /// Whether it is told.
+    pub fn stalled(&mut self, core: &Core<'_>, block: &Block) -> bool {
         if !self.checks.contains(Checks::SYNC) {
-            return;
+            return false;
         }
         let met = self.blocks.get(block.index).map(|watch| watch.met.clone()).unwrap_or_default();
         let spinning = block.warps.iter().find_map(|warp| warp.paths.first().map(|path| (warp.index, *path)));
-        let Some((warp, path)) = spinning else { return };
+        let Some((warp, path)) = spinning else { return false };
         let thread = 32 * warp + path.mask.trailing_zeros();
         if met.is_empty() {
             let text = "goes on and on, and no block ends: a loop, or a wait for what no thread does";
@@ -151,6 +152,7 @@ impl Watch {
             found.event.block = block.id;
             self.findings.record(found);
         }
+        true
     }
 
     /// SHFL: the lane that is read must take part.
