@@ -25,7 +25,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use crate::grammar::{Compiler, Grammar};
-use crate::serve::access::Access;
+use crate::serve::access::{Access, is_preflight, permissions};
 use crate::serve::job::{Event, Failure, Health, Request};
 use crate::serve::metrics::{MEDIA_TYPE, Metrics};
 use crate::serve::openai::answer::{Heading, Kind, model, now};
@@ -134,8 +134,16 @@ async fn guard(
 ) -> Response {
     let name = route(path.as_ref().map(MatchedPath::as_str));
     let open = matches!(name, "/" | "/health");
-    let mut response = match app.access.check(request.headers(), open) {
-        Ok(()) => next.run(request).await,
+    let (parts, body) = request.into_parts();
+    let mut response = match app.access.check(&parts, open) {
+        Ok(origin) => {
+            let headers = origin.map(|origin| permissions(origin, &parts.headers));
+            let answer = match headers.is_some() && is_preflight(&parts) {
+                true => StatusCode::NO_CONTENT.into_response(),
+                false => next.run(HttpRequest::from_parts(parts, body)).await,
+            };
+            (headers.unwrap_or_default(), answer).into_response()
+        }
         Err(error) => error.into_response(),
     };
     app.metrics.answered(name, response.status().as_u16());

@@ -6,10 +6,12 @@
 pub mod access;
 pub mod app;
 pub mod batch;
+pub mod framing;
 pub mod job;
 pub mod listen;
 pub mod metrics;
 pub mod openai;
+pub mod places;
 pub mod scheduler;
 mod stops;
 

@@ -11,6 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::sleep;
 
 use crate::serve::job::{Event, Failure, Health, Refused, Request};
 use crate::serve::metrics::Metrics;
@@ -224,6 +225,21 @@ impl Scheduler {
     pub fn drain(&self) {
         self.0.state().draining = true;
         self.0.changed.notify_all();
+    }
+
+    /// Waits until no request runs or waits.
+    pub async fn served(&self) {
+        const LOOK: Duration = Duration::from_millis(20);
+        loop {
+            let is_served = {
+                let state = self.0.state();
+                state.running == 0 && state.waiting.is_empty()
+            };
+            if is_served {
+                return;
+            }
+            sleep(LOOK).await;
+        }
     }
 
     /// Ends all requests with [`Failure::Shutdown`], and the worker.

@@ -208,7 +208,7 @@ impl Default for Setup {
             parallel: 1,
             waiting: 8,
             limits: Limits::default(),
-            access: Access { key: None, loopback: true },
+            access: Access { loopback: true, ..Access::default() },
             template: Some("{% for m in messages %}{{ m.content }}{% endfor %}"),
             patience: PATIENCE,
             caches: true,

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::serve::access::Access;
 use crate::serve::app::Limits;
 use crate::serve::tests::fixture::{Server, Setup, completion, post, receive};
 
@@ -187,28 +186,4 @@ fn who_takes_nothing_of_an_answer_is_disconnected() {
     // There is one place, which is free when the connection is closed.
     server.until("healthy", |server| server.get("/health").status == 200);
     drop(stream);
-}
-
-#[test]
-fn a_key_and_a_host_are_asked_for() {
-    let access = Access { key: Some("secret".into()), loopback: true };
-    let server = Server::start(Setup { access, ..Setup::default() });
-    let reply = server.complete("\"max_tokens\": 1");
-    assert_eq!((reply.status, reply.json()["error"]["code"].clone()), (401, json!("invalid_api_key")));
-    assert_eq!(server.get("/v1/models").status, 401);
-    assert_eq!(server.get("/metrics").status, 401);
-    assert_eq!(server.get("/").status, 200);
-    server.until("healthy", |server| server.get("/health").status == 200);
-    let with = |headers: &str| {
-        let request = post(COMPLETIONS, &completion("\"max_tokens\": 1"));
-        let request = request.replace("Host: localhost\r\n", headers);
-        receive(server.send(&request)).status
-    };
-    assert_eq!(with("Host: localhost\r\nAuthorization: Bearer secret\r\n"), 200);
-    assert_eq!(with("Host: localhost\r\nAuthorization: Bearer other\r\n"), 401);
-    assert_eq!(with("Host: evil.example\r\nAuthorization: Bearer secret\r\n"), 403);
-    assert_eq!(
-        with("Host: localhost\r\nOrigin: http://evil.example\r\nAuthorization: Bearer secret\r\n"),
-        403
-    );
 }

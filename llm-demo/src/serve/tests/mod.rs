@@ -2,6 +2,7 @@
 
 mod answers;
 mod batch;
+mod doors;
 mod failures;
 mod fields;
 mod fixture;
