@@ -197,6 +197,10 @@ pub struct Serve {
     #[arg(long, value_name = "ORIGIN")]
     pub allow_origin: Vec<String>,
 
+    /// Refuse requests with a field that is not known, instead of a warning for each name
+    #[arg(long)]
+    pub strict: bool,
+
     /// Tokens of a prompt and its text together, of which the last needs no place [default: 4096, or what the model
     /// has]
     #[arg(long, value_name = "N", value_parser = count)]

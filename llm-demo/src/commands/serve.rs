@@ -17,12 +17,14 @@ use tokio::sync::watch;
 use crate::cli::commands::Serve;
 use crate::outcome::{Outcome, Usage};
 use crate::serve::access::Access;
-use crate::serve::app::{App, Limits, Own, router};
+use crate::serve::app::router;
 use crate::serve::batch::{Batch, Sharing};
 use crate::serve::listen;
 use crate::serve::metrics::Metrics;
+use crate::serve::openai::fields::Unknown;
 use crate::serve::openai::request::Defaults;
 use crate::serve::scheduler::{self, Build, Options, Processor};
+use crate::serve::state::{App, Limits, Own};
 use crate::session::{self, Setup};
 use crate::speculation::Drafting;
 use crate::text_file::{self, Input};
@@ -75,6 +77,8 @@ pub fn run(serve: &Serve) -> anyhow::Result<Outcome> {
             hosts: serve.allow_host.clone(),
             origins: serve.allow_origin.clone(),
         },
+        unknown: Unknown::new(serve.strict),
+        parallel,
         own: Own::default(),
     };
     let router = router(Arc::new(app));

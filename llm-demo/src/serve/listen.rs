@@ -22,10 +22,10 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_io_timeout::TimeoutStream;
 
-use crate::serve::app::Limits;
 use crate::serve::framing::{Ambiguous, Watched};
 use crate::serve::places::{Place, Places};
 use crate::serve::scheduler::Scheduler;
+use crate::serve::state::Limits;
 
 /// Time that answers have to reach their clients when the engine has ended.
 const LAST_WORDS: Duration = Duration::from_secs(1);

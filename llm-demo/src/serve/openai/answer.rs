@@ -44,44 +44,53 @@ impl Heading {
     }
 
     /// The whole answer.
-    pub fn whole(&self, text: &str, reason: Reason, used: Usage) -> Value {
-        let mut choice = json!({"index": 0, "finish_reason": reason_name(reason), "logprobs": null});
+    pub fn whole(&self, choices: Vec<Value>, used: Usage) -> Value {
         let object = match self.kind {
-            Kind::Chat => {
-                choice["message"] = json!({"role": "assistant", "content": text, "refusal": null});
-                "chat.completion"
-            }
-            Kind::Completion => {
-                choice["text"] = text.into();
-                "text_completion"
-            }
+            Kind::Chat => "chat.completion",
+            Kind::Completion => "text_completion",
         };
-        let mut document = self.document(object, json!([choice]));
+        let mut document = self.document(object, choices.into());
         document["usage"] = usage(used);
         document
     }
 
-    /// The chunk before all text, if there is one.
-    pub fn first(&self) -> Option<Value> {
+    /// A whole text, for the answer.
+    pub fn choice(&self, index: usize, text: &str, reason: Option<Reason>, logprobs: Value) -> Value {
+        let reason = reason.map(reason_name);
+        let mut choice = json!({"index": index, "finish_reason": reason, "logprobs": logprobs});
         match self.kind {
-            Kind::Chat => Some(self.chunk(json!({"role": "assistant", "content": ""}), None)),
+            Kind::Chat => {
+                choice["message"] = json!({"role": "assistant", "content": text, "refusal": null});
+            }
+            Kind::Completion => choice["text"] = text.into(),
+        }
+        choice
+    }
+
+    /// The chunk before all text, if there is one.
+    pub fn first(&self, index: usize) -> Option<Value> {
+        match self.kind {
+            Kind::Chat => {
+                let delta = json!({"role": "assistant", "content": ""});
+                Some(self.chunk(index, delta, None, Value::Null))
+            }
             Kind::Completion => None,
         }
     }
 
     /// A chunk of text.
-    pub fn text(&self, text: &str) -> Value {
+    pub fn text(&self, index: usize, text: &str, logprobs: Value) -> Value {
         match self.kind {
-            Kind::Chat => self.chunk(json!({"content": text}), None),
-            Kind::Completion => self.chunk(text.into(), None),
+            Kind::Chat => self.chunk(index, json!({"content": text}), None, logprobs),
+            Kind::Completion => self.chunk(index, text.into(), None, logprobs),
         }
     }
 
     /// The chunk after all text.
-    pub fn last(&self, reason: Reason) -> Value {
+    pub fn last(&self, index: usize, reason: Reason) -> Value {
         match self.kind {
-            Kind::Chat => self.chunk(json!({}), Some(reason)),
-            Kind::Completion => self.chunk("".into(), Some(reason)),
+            Kind::Chat => self.chunk(index, json!({}), Some(reason), Value::Null),
+            Kind::Completion => self.chunk(index, "".into(), Some(reason), Value::Null),
         }
     }
 
@@ -92,13 +101,13 @@ impl Heading {
         document
     }
 
-    fn chunk(&self, what: Value, reason: Option<Reason>) -> Value {
+    fn chunk(&self, index: usize, what: Value, reason: Option<Reason>, logprobs: Value) -> Value {
         let key = match self.kind {
             Kind::Chat => "delta",
             Kind::Completion => "text",
         };
         let reason = reason.map(reason_name);
-        let choice = json!({"index": 0, key: what, "finish_reason": reason, "logprobs": null});
+        let choice = json!({"index": index, key: what, "finish_reason": reason, "logprobs": logprobs});
         self.document(self.chunk_object(), json!([choice]))
     }
 

@@ -11,24 +11,30 @@ use crate::serve::openai::fields::{Field, Fields, typed};
 pub enum Prompt {
     Text(String),
     Tokens(Vec<u32>),
-    Texts(Vec<String>),
 }
 
-impl Field for Prompt {
-    const KIND: &'static str = "a string or a list of token numbers";
+/// The texts of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prompts(pub Vec<Prompt>);
+
+impl Field for Prompts {
+    const KIND: &'static str = "a string or a list of token numbers, or a list of such";
 
     fn of(value: Value) -> Result<Self, Value> {
-        let list = match value {
-            Value::String(text) => return Ok(Self::Text(text)),
-            Value::Array(list) => list,
-            value => return Err(value),
-        };
-        let token = |value: &Value| value.as_u64().and_then(|token| u32::try_from(token).ok());
-        if let Some(tokens) = list.iter().map(token).collect() {
-            return Ok(Self::Tokens(tokens));
+        if let Some(one) = prompt(&value) {
+            return Ok(Self(vec![one]));
         }
-        let text = |value: &Value| value.as_str().map(str::to_owned);
-        list.iter().map(text).collect::<Option<_>>().map(Self::Texts).ok_or(Value::Array(list))
+        let all = value.as_array().and_then(|list| list.iter().map(prompt).collect());
+        all.map(Self).ok_or(value)
+    }
+}
+
+fn prompt(value: &Value) -> Option<Prompt> {
+    let token = |value: &Value| value.as_u64().and_then(|token| u32::try_from(token).ok());
+    match value {
+        Value::String(text) => Some(Prompt::Text(text.clone())),
+        Value::Array(list) => list.iter().map(token).collect::<Option<_>>().map(Prompt::Tokens),
+        _ => None,
     }
 }
 

@@ -3,5 +3,7 @@
 pub mod answer;
 pub mod error;
 pub mod fields;
+pub mod grammars;
+pub mod logprobs;
 pub mod messages;
 pub mod request;

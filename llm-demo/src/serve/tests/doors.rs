@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::serve::access::Access;
-use crate::serve::app::Limits;
+use crate::serve::state::Limits;
 use crate::serve::tests::fixture::{Plan, Reply, Server, Setup, completion, post, receive};
 
 const COMPLETIONS: &str = "/v1/completions";

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::serve::app::Limits;
+use crate::serve::state::Limits;
 use crate::serve::tests::fixture::{Server, Setup, completion, post, receive};
 
 const COMPLETIONS: &str = "/v1/completions";
@@ -14,13 +14,18 @@ const CHAT: &str = "/v1/chat/completions";
 
 #[test]
 fn what_is_not_supported_is_refused_by_name() {
-    let server = Server::start(Setup::default());
+    let server = Server::start(Setup { strict: true, ..Setup::default() });
     for (field, value) in [
-        ("n", "2"),
+        ("n", "0"),
+        ("n", "129"),
         ("best_of", "3"),
-        ("logprobs", "1"),
-        ("logprobs", "true"),
+        ("logprobs", "21"),
+        ("logprobs", "\"all\""),
         ("top_logprobs", "2"),
+        ("guided_regex", "\"a*\""),
+        ("structured_outputs", "{\"regex\": \"a*\"}"),
+        ("grammar", "\"root ::= \\\"a\\\"\""),
+        ("guided_json", "\"{\""),
         ("tools", "[{\"type\": \"function\"}]"),
         ("functions", "[{}]"),
         ("tool_choice", "\"auto\""),

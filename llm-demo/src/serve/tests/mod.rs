@@ -8,3 +8,4 @@ mod fields;
 mod fixture;
 mod grammar;
 mod limits;
+mod requests;
