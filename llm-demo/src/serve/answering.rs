@@ -16,9 +16,12 @@ use serde_json::{Map, Value};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::spawn_blocking;
 
-use crate::serve::job::{Event, Failure, Piece, Reason, Request, Usage, Weighed};
-use crate::serve::openai::answer::{Heading, Kind};
+use crate::grammar::{Calls, Grammar};
+use crate::serve::job::{Event, Failure, Piece, Request, Usage, Weighed};
+use crate::serve::openai::answer::{Heading, Kind, Written};
+use crate::serve::openai::calls::{Part, Reader};
 use crate::serve::openai::error::Error;
+use crate::serve::openai::grammars::Wanted as Constraint;
 use crate::serve::openai::logprobs;
 use crate::serve::openai::messages::Prompt;
 use crate::serve::openai::request::{Body, Start, Wanted};
@@ -45,6 +48,12 @@ pub async fn answer(app: Arc<App>, kind: Kind, request: HttpRequest) -> Result<R
             false => app.unknown.ignore("reasoning_effort")?,
         }
     }
+    let tools = body.tools()?;
+    let calls = tools.map(|tools| tools.calls(app.template.as_ref())).transpose()?;
+    if let (Some(tools), Some(calls)) = (tools, &calls) {
+        wanted.variables.insert("tools".into(), tools.list.clone().into());
+        wanted.grammar = Some(Constraint { field: "tools", grammar: Grammar::Calls(calls.clone()) });
+    }
     let (is_stream, usage, texts) = (wanted.stream, wanted.usage, wanted.texts);
     let requests = prepare(Arc::clone(&app), start, wanted).await?;
     let heading = Heading::new(kind, app.number(), &app.model);
@@ -52,7 +61,7 @@ pub async fn answer(app: Arc<App>, kind: Kind, request: HttpRequest) -> Result<R
     let id: HeaderMap = id.into_iter().collect();
     let open = requests.len();
     let mut events = app.scheduler.submit(requests)?;
-    let mut answer = Answer { app, heading, texts, open, used: Usage::default() };
+    let mut answer = Answer { app, heading, texts, calls, open, used: Usage::default() };
     if !is_stream {
         let document = answer.whole(&mut events).await?;
         return Ok((id, Json(document)).into_response());
@@ -151,17 +160,36 @@ struct Answer {
     heading: Heading,
     /// Texts of each prompt.
     texts: usize,
+    /// The calls that a text may have.
+    calls: Option<Calls>,
     /// Texts that have not ended.
     open: usize,
     used: Usage,
 }
 
-/// A text of an answer.
-#[derive(Default)]
+/// A text of an answer, and the calls in it.
 struct Text {
-    text: String,
-    tokens: Vec<Weighed>,
-    reason: Option<Reason>,
+    /// Finds them, if there may be some.
+    reader: Option<Reader>,
+    written: Written,
+    /// Characters of the tokens.
+    offset: usize,
+    has_begun: bool,
+}
+
+impl Text {
+    /// The parts that `piece` makes certain.
+    fn read(&mut self, piece: String) -> Vec<Part> {
+        match &mut self.reader {
+            Some(reader) => reader.push(&piece),
+            None => vec![Part::Text(piece)],
+        }
+    }
+
+    /// The last part.
+    fn finish(&mut self) -> Option<Part> {
+        self.reader.as_mut().and_then(Reader::finish)
+    }
 }
 
 impl Answer {
@@ -176,31 +204,58 @@ impl Answer {
         }
     }
 
+    /// All texts, which are empty.
+    fn all(&self) -> Vec<Text> {
+        let reader = self.calls.clone().map(Reader::new);
+        let one =
+            || Text { reader: reader.clone(), written: Written::default(), offset: 0, has_begun: false };
+        (0..self.open).map(|_| one()).collect()
+    }
+
     fn logprobs(&self, tokens: &[Weighed], offset: &mut usize) -> Value {
         logprobs::document(self.heading.kind, &self.app.tokenizer, tokens, offset)
     }
 
     /// The whole answer, when it is complete. Dropping the future cancels the request.
     async fn whole(&mut self, events: &mut Events) -> Result<Value, Error> {
-        let mut texts: Vec<Text> = (0..self.open).map(|_| Text::default()).collect();
+        let mut texts = self.all();
         while self.open > 0 {
             match next(events).await {
                 (number, Event::Text(Piece { text, tokens })) => {
-                    texts[number].text.push_str(&text);
-                    texts[number].tokens.extend(tokens);
+                    let parts = texts[number].read(text);
+                    texts[number].written.add(parts);
+                    texts[number].written.tokens.extend(tokens);
                 }
                 (number, Event::End(reason, used)) => {
-                    texts[number].reason = Some(reason);
+                    let rest = texts[number].finish();
+                    texts[number].written.add(rest);
+                    texts[number].written.reason = Some(reason);
                     self.end(number, used);
                 }
                 (_, Event::Failed(failure)) => return Err(failure.into()),
             }
         }
-        let choice = |(number, text): (usize, &Text)| {
-            let logprobs = self.logprobs(&text.tokens, &mut 0);
-            self.heading.choice(number, &text.text, text.reason, logprobs)
+        let choice = |(number, Text { written, .. }): (usize, &Text)| {
+            self.heading.choice(number, written, self.logprobs(&written.tokens, &mut 0))
         };
         Ok(self.heading.whole(texts.iter().enumerate().map(choice).collect(), self.used))
+    }
+
+    /// The chunks of the parts of a text.
+    fn parts(&self, (number, text): (usize, &mut Text), parts: Vec<Part>, tokens: &[Weighed]) -> Vec<Value> {
+        let mut logprobs = self.logprobs(tokens, &mut text.offset);
+        let nothing = (parts.is_empty() && !tokens.is_empty()).then(|| Part::Text(String::new()));
+        let chunk = |part: Part| {
+            let logprobs = logprobs.take();
+            text.written.add([part.clone()]);
+            let at = (number, text.written.calls.len().saturating_sub(1));
+            match part {
+                Part::Text(piece) => self.heading.text(number, &piece, logprobs),
+                Part::Call(name) => self.heading.call_chunk(at, Some(&name), "", logprobs),
+                Part::Arguments(piece) => self.heading.call_chunk(at, None, &piece, logprobs),
+            }
+        };
+        parts.into_iter().chain(nothing).map(chunk).collect()
     }
 }
 
@@ -210,8 +265,7 @@ struct Stream {
     events: Events,
     /// An event that was received already.
     first: Option<(usize, Event)>,
-    /// The characters of each text, once it has begun.
-    offsets: Vec<Option<usize>>,
+    texts: Vec<Text>,
     usage: bool,
     ended: bool,
 }
@@ -223,20 +277,23 @@ impl Stream {
             Some(first) => first,
             None => next(&mut self.events).await,
         };
-        let Self { answer, offsets, .. } = self;
+        let Self { answer, texts, .. } = self;
         let mut chunks = Vec::new();
-        if !matches!(event, Event::Failed(_)) && offsets[number].is_none() {
-            offsets[number] = Some(0);
+        if !matches!(event, Event::Failed(_)) && !texts[number].has_begun {
+            texts[number].has_begun = true;
             chunks.extend(answer.heading.first(number));
         }
         match event {
             Event::Text(Piece { text, tokens }) => {
-                let logprobs = answer.logprobs(&tokens, offsets[number].get_or_insert(0));
-                chunks.push(answer.heading.text(number, &text, logprobs));
+                let parts = texts[number].read(text);
+                chunks.extend(answer.parts((number, &mut texts[number]), parts, &tokens));
             }
             Event::End(reason, used) => {
+                let rest = texts[number].finish().into_iter().collect();
+                chunks.extend(answer.parts((number, &mut texts[number]), rest, &[]));
                 answer.end(number, used);
-                chunks.push(answer.heading.last(number, reason));
+                let has_calls = !texts[number].written.calls.is_empty();
+                chunks.push(answer.heading.last(number, reason, has_calls));
             }
             Event::Failed(failure) => {
                 self.ended = true;
@@ -255,8 +312,8 @@ impl Stream {
 
 /// The answer in chunks. Dropping the stream cancels the request.
 fn chunks(answer: Answer, usage: bool, first: (usize, Event), events: Events) -> Response {
-    let offsets = vec![None; answer.open];
-    let stream = Stream { answer, events, first: Some(first), offsets, usage, ended: false };
+    let texts = answer.all();
+    let stream = Stream { answer, events, first: Some(first), texts, usage, ended: false };
     let chunks = stream::unfold(stream, |mut stream| async move {
         if stream.ended {
             return None;

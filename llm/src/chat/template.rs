@@ -41,12 +41,15 @@ pub struct Message {
     pub role: String,
     /// The text.
     pub content: String,
+    /// What else the template gets of it: `tool_calls`, `tool_call_id`.
+    #[serde(flatten)]
+    pub more: Map<String, serde_json::Value>,
 }
 
 impl Message {
     /// A message of `role`.
     pub fn new(role: impl Into<String>, content: impl Into<String>) -> Self {
-        Self { role: role.into(), content: content.into() }
+        Self { role: role.into(), content: content.into(), more: Map::new() }
     }
 }
 
@@ -135,9 +138,8 @@ impl Template {
                 tools => (),
                 documents => (),
             };
-            // What stands first counts.
-            let values = [context! { messages }, Value::from_serialize(more), usual];
-            let values = merge_maps(values);
+            // What stands last counts.
+            let values = merge_maps([usual, Value::from_serialize(more), context! { messages }]);
             let mut text = Bounded(Vec::new());
             self.environment.get_template(NAME)?.render_captured_to(values, &mut text)?;
             Ok(String::from_utf8_lossy(&text.0).into_owned())

@@ -10,6 +10,7 @@ use crate::serve::openai::error::Error;
 use crate::serve::openai::fields::{Field, Fields, Unknown, typed};
 use crate::serve::openai::grammars::{self, Wanted as Constraint};
 use crate::serve::openai::messages::{Prompt, Prompts, given, messages};
+use crate::serve::openai::tools::{self, Tools};
 
 /// Most stop strings, and bytes of each.
 const MOST_STOPS: usize = 16;
@@ -55,15 +56,14 @@ pub struct Body {
     chat_template_kwargs: Option<Map<String, Value>>,
     reasoning_effort: Option<String>,
     grammar: Option<Constraint>,
+    tools: Option<Tools>,
     /// Fields that change an answer and are not supported, with values that may change nothing.
     absent: Vec<(&'static str, Value)>,
 }
 
 /// Fields that change an answer and are not supported, and the values that they may have.
-const ABSENT: [(&str, &[&str]); 10] = [
-    ("tools", &[]),
+const ABSENT: [(&str, &[&str]); 8] = [
     ("functions", &[]),
-    ("tool_choice", &["\"none\""]),
     ("function_call", &["\"none\""]),
     ("modalities", &["[\"text\"]"]),
     ("suffix", &[]),
@@ -73,15 +73,8 @@ const ABSENT: [(&str, &[&str]); 10] = [
     ("structured_outputs", &[]),
 ];
 /// Fields for the provider's records: without effect here.
-const RECORDS: [&str; 7] = [
-    "user",
-    "metadata",
-    "store",
-    "service_tier",
-    "safety_identifier",
-    "prompt_cache_key",
-    "parallel_tool_calls",
-];
+const RECORDS: [&str; 6] =
+    ["user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"];
 
 #[derive(Debug)]
 struct OneOrMore(Vec<String>);
@@ -216,6 +209,7 @@ impl Body {
             chat_template_kwargs: fields.take("chat_template_kwargs")?,
             reasoning_effort: fields.take("reasoning_effort")?,
             grammar: grammars::take(&mut fields, unknown)?,
+            tools: tools::take(&mut fields, unknown)?,
             absent,
         };
         fields.end(unknown)?;
@@ -241,6 +235,9 @@ impl Body {
         }
         if self.echo == Some(true) {
             return Err(Error::field("echo", "echo is not supported: the prompt is not repeated"));
+        }
+        if self.tools.is_some() {
+            return Err(Error::field("tools", "tools are part of a chat"));
         }
         match self.prompt.take() {
             None => Err(Error::field("prompt", "there is no prompt")),
@@ -345,6 +342,17 @@ impl Body {
             _ => {
                 Err(Error::field(name, format!("{name} is {count}, it has to be from 0 to {MOST_LOGPROBS}")))
             }
+        }
+    }
+
+    /// The functions that the model may call, whose calls are what the text has to be.
+    pub fn tools(&self) -> Result<Option<&Tools>, Error> {
+        match (&self.tools, &self.grammar) {
+            (Some(_), Some(grammar)) => {
+                let message = format!("tools and {} both say what the text has to be", grammar.field);
+                Err(Error::field("tools", message).with_code("unsupported"))
+            }
+            (tools, _) => Ok(tools.as_ref()),
         }
     }
 

@@ -26,9 +26,8 @@ fn what_is_not_supported_is_refused_by_name() {
         ("structured_outputs", "{\"regex\": \"a*\"}"),
         ("grammar", "\"root ::= \\\"a\\\"\""),
         ("guided_json", "\"{\""),
-        ("tools", "[{\"type\": \"function\"}]"),
         ("functions", "[{}]"),
-        ("tool_choice", "\"auto\""),
+        ("tool_choice", "\"required\""),
         ("response_format", "{\"type\": \"xml\"}"),
         ("response_format", "{\"type\": \"json_schema\"}"),
         ("echo", "true"),
@@ -73,7 +72,7 @@ fn messages_have_to_be_messages() {
             json!([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}]}]),
             "image_url",
         ),
-        (json!([{"role": "assistant", "content": "x", "tool_calls": [{}]}]), "tool calls"),
+        (json!([{"role": "assistant", "content": "x", "tool_calls": [{}]}]), "tool_calls[0].function"),
         (json!("hello"), "messages has to be a list, it is a string"),
     ] {
         let reply = server.post(CHAT, &json!({"messages": messages}).to_string());

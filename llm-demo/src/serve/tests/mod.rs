@@ -9,3 +9,4 @@ mod fixture;
 mod grammar;
 mod limits;
 mod requests;
+mod tools;
