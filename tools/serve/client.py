@@ -109,6 +109,24 @@ def check_several(chat, text, messages):
     assert choice.logprobs.token_logprobs == [token.logprob for token in tokens], choice
 
 
+def check_responses(client):
+    """Responses, of texts alone."""
+    ask = dict(model="story", input="Once upon a time", max_output_tokens=12, temperature=0)
+    answer = client.responses.create(**ask)
+    assert (answer.output_text, answer.status) == (STORY, "incomplete"), answer
+    assert (answer.usage.input_tokens, answer.usage.output_tokens) == (5, 12), answer
+    events = list(client.responses.create(stream=True, **ask))
+    assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == STORY
+    assert events[0].type == "response.created" and events[-1].response.output_text == STORY
+    with client.responses.stream(**{**ask, "input": [{"role": "user", "content": ask["input"]}]}) as stream:
+        assert "".join(event.delta for event in stream if event.type == "response.output_text.delta") == STORY
+    form = {"format": {"type": "json_schema", "name": "character", "strict": True, "schema": CHARACTER}}
+    answer = client.responses.create(**{**ask, "max_output_tokens": 300, "temperature": 1.5}, text=form)
+    jsonschema.validate(json.loads(answer.output_text), CHARACTER)
+    error = fails(openai.BadRequestError, lambda: client.responses.create(previous_response_id="resp_1", **ask))
+    assert error.param == "previous_response_id", error.body
+
+
 def check(client):
     messages = [{"role": "user", "content": "Once upon a time"}]
     chat, text = client.chat.completions.create, client.completions.create
@@ -144,6 +162,7 @@ def check(client):
     check_schemas(chat, messages)
     check_tools(chat, messages)
     check_several(chat, text, messages)
+    check_responses(client)
 
     error = fails(openai.BadRequestError, lambda: chat(model="story", messages=messages, n=200))
     assert error.param == "n" and error.type == "invalid_request_error", error.body

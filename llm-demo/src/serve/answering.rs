@@ -1,64 +1,30 @@
 //! Answers of the model: a request becomes texts of the engine, and they become a document or a stream.
 
-use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Json;
 use axum::extract::Request as HttpRequest;
-use axum::http::StatusCode;
-use axum::http::header::{HeaderMap, HeaderName, HeaderValue};
-use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
+use axum::response::sse::Event as SseEvent;
 use axum::response::{IntoResponse, Response};
-use futures_util::{StreamExt, stream};
-use ga10b_llm::Sampler;
-use serde_json::{Map, Value};
-use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::task::spawn_blocking;
+use serde_json::Value;
 
-use crate::grammar::{Calls, Grammar};
-use crate::serve::job::{Event, Failure, Piece, Request, Usage, Weighed};
+use crate::grammar::Calls;
+use crate::serve::asking::{Asked, Events, Streamed, ask, first, next, request_id, stream_of};
+use crate::serve::job::{Event, Piece, Usage, Weighed};
 use crate::serve::openai::answer::{Heading, Kind, Written};
 use crate::serve::openai::calls::{Part, Reader};
 use crate::serve::openai::error::Error;
-use crate::serve::openai::grammars::Wanted as Constraint;
+use crate::serve::openai::fields::Fields;
 use crate::serve::openai::logprobs;
-use crate::serve::openai::messages::Prompt;
-use crate::serve::openai::request::{Body, Start, Wanted};
-use crate::serve::state::{App, known, read};
-
-/// Interval of empty lines in a stream whose next text takes long.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
-
-/// Events of the texts of a request, with their numbers.
-type Events = UnboundedReceiver<(usize, Event)>;
+use crate::serve::openai::request::Body;
+use crate::serve::state::{App, read};
 
 /// Answers a request for `kind`.
 pub async fn answer(app: Arc<App>, kind: Kind, request: HttpRequest) -> Result<Response, Error> {
-    let mut body = Body::read(&read(&app, request).await?, &app.unknown)?;
-    known(&app, body.model.as_deref())?;
-    let start = match kind {
-        Kind::Chat => Start::Messages(body.messages()?),
-        Kind::Completion => Start::Prompts(body.prompts()?),
-    };
-    let mut wanted = body.wanted((kind, start.texts()), &app.defaults, app.tokenizer.vocab())?;
-    if let Some(effort) = body.effort() {
-        match app.template.as_ref().is_some_and(|template| template.takes("reasoning_effort")) {
-            true => _ = wanted.variables.insert("reasoning_effort".into(), effort.into()),
-            false => app.unknown.ignore("reasoning_effort")?,
-        }
-    }
-    let tools = body.tools()?;
-    let calls = tools.map(|tools| tools.calls(app.template.as_ref())).transpose()?;
-    if let (Some(tools), Some(calls)) = (tools, &calls) {
-        wanted.variables.insert("tools".into(), tools.list.clone().into());
-        wanted.grammar = Some(Constraint { field: "tools", grammar: Grammar::Calls(calls.clone()) });
-    }
-    let (is_stream, usage, texts) = (wanted.stream, wanted.usage, wanted.texts);
-    let requests = prepare(Arc::clone(&app), start, wanted).await?;
+    let body = Body::of(Fields::parse(&read(&app, request).await?)?, &app.unknown)?;
+    let Asked { requests, texts, calls, is_stream, usage } = ask(&app, kind, body).await?;
     let heading = Heading::new(kind, app.number(), &app.model);
-    let id = HeaderValue::from_str(&heading.id).ok().map(|id| (HeaderName::from_static("x-request-id"), id));
-    let id: HeaderMap = id.into_iter().collect();
+    let id = request_id(&heading.id);
     let open = requests.len();
     let mut events = app.scheduler.submit(requests)?;
     let mut answer = Answer { app, heading, texts, calls, open, used: Usage::default() };
@@ -66,92 +32,8 @@ pub async fn answer(app: Arc<App>, kind: Kind, request: HttpRequest) -> Result<R
         let document = answer.whole(&mut events).await?;
         return Ok((id, Json(document)).into_response());
     }
-    // The status depends on what comes first.
-    let first = match next(&mut events).await {
-        (_, Event::Failed(failure)) => return Err(failure.into()),
-        first => first,
-    };
+    let first = first(&mut events).await?;
     Ok((id, chunks(answer, usage, first, events)).into_response())
-}
-
-/// The requests for the engine: texts become tokens.
-async fn prepare(app: Arc<App>, start: Start, wanted: Wanted) -> Result<Vec<Request>, Error> {
-    let field = start.field();
-    let Wanted { sampling, penalties, mut bias, stops, grammar, count, reuse, .. } = wanted;
-    let Wanted { endless, texts, logprobs, variables, .. } = wanted;
-    // Nothing closes it. The work goes on when the client goes away, and keeps its place.
-    let permit = Arc::clone(&app.own.tokenizing).acquire_owned().await.ok();
-    let shared = Arc::clone(&app);
-    let is_free = grammar.is_none();
-    let work = move || {
-        let _permit = permit;
-        let constraint = grammar.map(|grammar| shared.constraint(&grammar)).transpose()?;
-        Ok::<_, Error>((tokens(&shared, start, &variables)?, constraint))
-    };
-    let prepared = spawn_blocking(work).await;
-    let (prompts, constraint) = prepared.map_err(|error| {
-        Error::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the tokenizer failed: {error}"))
-    })??;
-    let context = app.context;
-    for prompt in &prompts {
-        if prompt.is_empty() {
-            return Err(Error::field(field, "the prompt is empty and the model has no token to begin with"));
-        }
-        if prompt.len() > context {
-            let message = format!("the prompt has {} tokens, and the context has {context}", prompt.len());
-            return Err(Error::field(field, message).with_code("context_length_exceeded"));
-        }
-    }
-    // A text by a grammar ends with it.
-    if endless && is_free {
-        bias.extend(app.tokenizer.ends().iter().map(|end| (*end, f32::NEG_INFINITY)));
-    }
-    let request = |prompt: &Vec<u32>, number: u64| {
-        let mut sampling = sampling;
-        sampling.seed = sampling.seed.wrapping_add(number);
-        let mut sampler = Sampler::new(sampling).with_penalties(penalties).with_bias(bias.clone());
-        if let Some(constraint) = &constraint {
-            sampler = sampler.with_constraint(constraint.copied());
-        }
-        if let Some(most) = logprobs {
-            sampler = sampler.with_logprobs(most);
-        }
-        let count = count.unwrap_or(usize::MAX);
-        Request { prompt: prompt.clone(), sampler, stops: stops.clone(), count, reuse }
-    };
-    Ok(prompts
-        .iter()
-        .flat_map(|prompt| (0..texts as u64).map(move |number| (prompt, number)))
-        .map(|(prompt, number)| request(prompt, number))
-        .collect())
-}
-
-/// The tokens of each prompt.
-fn tokens(app: &App, start: Start, variables: &Map<String, Value>) -> Result<Vec<Vec<u32>>, Error> {
-    let field = start.field();
-    let bad = |error: ga10b_llm::Error| Error::field(field, format!("{:#}", anyhow::Error::from(error)));
-    let prompts = match start {
-        Start::Messages(messages) => {
-            let template = app.template.as_ref().ok_or_else(|| {
-                let message = "the model has no template of conversations (tokenizer.chat_template): it takes \
-                               prompts, /v1/completions; or start the server with --template FILE";
-                Error::field(field, message).with_code("no_template")
-            })?;
-            vec![Prompt::Text(template.render_with(&messages, true, variables).map_err(bad)?)]
-        }
-        Start::Prompts(prompts) => prompts,
-    };
-    let one = |prompt| match prompt {
-        Prompt::Tokens(tokens) => app.in_vocabulary("prompt", tokens),
-        Prompt::Text(text) => app.tokenizer.encode_formatted(&text).map_err(bad),
-    };
-    prompts.into_iter().map(one).collect()
-}
-
-/// The next event; a failure after the worker has gone.
-async fn next(events: &mut Events) -> (usize, Event) {
-    let gone = || (0, Event::Failed(Failure::Engine("the engine ended without an answer".into())));
-    events.recv().await.unwrap_or_else(gone)
 }
 
 /// An answer that is being written.
@@ -270,9 +152,11 @@ struct Stream {
     ended: bool,
 }
 
-impl Stream {
-    /// The next chunks.
-    async fn next(&mut self) -> Vec<String> {
+impl Streamed for Stream {
+    async fn next(&mut self) -> Option<Vec<SseEvent>> {
+        if self.ended {
+            return None;
+        }
         let (number, event) = match self.first.take() {
             Some(first) => first,
             None => next(&mut self.events).await,
@@ -306,7 +190,7 @@ impl Stream {
             texts.extend(self.usage.then(|| answer.heading.usage(answer.used).to_string()));
             texts.push("[DONE]".to_owned());
         }
-        texts
+        Some(texts.into_iter().map(|text| SseEvent::default().data(text)).collect())
     }
 }
 
@@ -314,13 +198,5 @@ impl Stream {
 fn chunks(answer: Answer, usage: bool, first: (usize, Event), events: Events) -> Response {
     let texts = answer.all();
     let stream = Stream { answer, events, first: Some(first), texts, usage, ended: false };
-    let chunks = stream::unfold(stream, |mut stream| async move {
-        if stream.ended {
-            return None;
-        }
-        let texts = stream.next().await.into_iter();
-        let texts: Vec<_> = texts.map(|text| Ok::<_, Infallible>(SseEvent::default().data(text))).collect();
-        Some((stream::iter(texts), stream))
-    });
-    Sse::new(chunks.flatten()).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
+    stream_of(stream)
 }

@@ -18,6 +18,7 @@ use crate::serve::job::Health;
 use crate::serve::metrics::MEDIA_TYPE;
 use crate::serve::openai::answer::{Kind, model};
 use crate::serve::openai::error::Error;
+use crate::serve::responding::respond;
 use crate::serve::state::{App, known};
 use crate::serve::words;
 
@@ -36,6 +37,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/models/{id}", get(one_model))
         .route("/v1/chat/completions", post(chat))
         .route("/v1/completions", post(completion))
+        .route("/v1/responses", post(respond))
         .route("/tokenize", post(words::tokenize))
         .route("/detokenize", post(words::detokenize))
         .route("/props", get(words::props))
@@ -74,7 +76,7 @@ async fn guard(
 
 /// The name of a route in counters.
 fn route(path: Option<&str>) -> &'static str {
-    const ROUTES: [&str; 10] = [
+    const ROUTES: [&str; 11] = [
         "/",
         "/health",
         "/metrics",
@@ -82,6 +84,7 @@ fn route(path: Option<&str>) -> &'static str {
         "/v1/models/{id}",
         "/v1/chat/completions",
         "/v1/completions",
+        "/v1/responses",
         "/tokenize",
         "/detokenize",
         "/props",

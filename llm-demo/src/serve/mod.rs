@@ -6,6 +6,7 @@
 pub mod access;
 mod answering;
 pub mod app;
+mod asking;
 pub mod batch;
 pub mod framing;
 pub mod job;
@@ -13,6 +14,7 @@ pub mod listen;
 pub mod metrics;
 pub mod openai;
 pub mod places;
+mod responding;
 pub mod scheduler;
 pub mod state;
 mod stops;

@@ -45,6 +45,16 @@ impl Error {
         Self { code: Some(code), ..self }
     }
 
+    /// The error of a request that was translated: `names` are fields and what they were before.
+    #[must_use]
+    pub fn renamed(self, names: &[(&str, &str)]) -> Self {
+        let rename = |param: &str| {
+            names.iter().find_map(|(name, before)| Some(format!("{before}{}", param.strip_prefix(name)?)))
+        };
+        let param = self.param.map(|param| rename(&param).unwrap_or(param));
+        Self { param, ..self }
+    }
+
     /// The document.
     pub fn json(&self) -> Value {
         let kind = match self.status {

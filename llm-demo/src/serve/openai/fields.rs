@@ -75,6 +75,16 @@ impl Fields {
         Ok(Self { path: String::new(), fields })
     }
 
+    /// The fields of a request in other words.
+    pub fn translated(fields: Map<String, Value>) -> Self {
+        Self { path: String::new(), fields }
+    }
+
+    /// The fields that were not taken, in words that are the same.
+    pub fn left(self) -> Map<String, Value> {
+        self.fields
+    }
+
     /// The object at `path` of a request.
     pub fn of(path: &str, value: Value) -> Result<Self, Error> {
         let fields = typed(path, value)?;

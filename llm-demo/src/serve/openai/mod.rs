@@ -8,4 +8,5 @@ pub mod grammars;
 pub mod logprobs;
 pub mod messages;
 pub mod request;
+pub mod responses;
 pub mod tools;

@@ -160,9 +160,8 @@ impl Body {
     /// Reads a body.
     ///
     /// # Errors
-    /// For what is no JSON object, and for a field of another type, by its name; for one that `unknown` refuses.
-    pub fn read(body: &[u8], unknown: &Unknown) -> Result<Self, Error> {
-        let mut fields = Fields::parse(body)?;
+    /// For a field of another type, by its name; for one that `unknown` refuses.
+    pub fn of(mut fields: Fields, unknown: &Unknown) -> Result<Self, Error> {
         for name in RECORDS {
             fields.take::<Value>(name)?;
         }

@@ -9,4 +9,5 @@ mod fixture;
 mod grammar;
 mod limits;
 mod requests;
+mod responses;
 mod tools;
