@@ -427,6 +427,58 @@ fn hostile_schemas_end_in_an_error_or_in_a_grammar() {
     }
 }
 
+/// Requests bring grammars too.
+#[test]
+fn hostile_grammars_end_in_an_error_or_in_a_grammar() {
+    let (_, compiler) = words();
+    let nested = |count: usize| format!("start: {}\"a\"{}", "(".repeat(count), ")".repeat(count));
+    let rules = |count: usize| {
+        let rule = |n: usize| format!("r{n}: r{}\n", n + 1);
+        format!("start: r0\n{}r{count}: \"a\"", (0..count).map(rule).collect::<String>())
+    };
+    let doubled = |count: usize| {
+        let rule = |n: usize| format!("r{n}: r{} r{}\n", n + 1, n + 1);
+        format!("start: r0\n{}r{count}: \"a\"", (0..count).map(rule).collect::<String>())
+    };
+    for (text, refused) in [
+        (nested(50), ""),
+        (nested(60_000), "deeper than"),
+        (format!("start: \"a\" {}", "| (\"b\" ".repeat(15_000)), "deeper than"),
+        (rules(4000), ""),
+        (doubled(40), ""),
+        ("start: \"a\"{1000000000}".to_owned(), ""),
+        ("start: ((\"a\"{5000}){5000}){5000}".to_owned(), ""),
+        ("start: /(.*a.{200}){200}/".to_owned(), ""),
+        ("start: A\nA: /a{1,90000}/ & ~/(a{7}){1,90000}/".to_owned(), ""),
+        ("start: start start | \"a\" | \"\"".to_owned(), ""),
+        ("start: start".to_owned(), ""),
+        ("start: a\na: %lark { start: %json {} }".to_owned(), "%json"),
+        ("start: @0".to_owned(), ""),
+        ("start: @7".to_owned(), ""),
+        ("start: <|endoftext|>".to_owned(), ""),
+        ("start: <[0-1000000000]>".to_owned(), ""),
+        ("%import common.NUMBER\nstart: NUMBER".to_owned(), ""),
+        ("{\"grammars\": []}".to_owned(), ""),
+        (String::new(), ""),
+    ] {
+        let name: String = text.chars().take(60).collect();
+        let compiled = compiler.compile(&Grammar::Lark(text));
+        match compiled {
+            Err(message) => assert!(message.contains(refused) && message.len() < 500, "{name}: {message}"),
+            Ok(constraint) => {
+                assert!(refused.is_empty(), "{name}");
+                let mut sampler = Sampler::new(warm(1)).with_constraint(constraint);
+                let mut noise = Noise::new(1);
+                for _ in 0..3 {
+                    if !sampler.is_complete() && !sampler.gave_up() {
+                        sampler.sample(&noise.logits(words().0.vocab()));
+                    }
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn what_the_compiler_reads_otherwise_is_refused_with_its_place() {
     let (_, compiler) = words();

@@ -41,7 +41,7 @@ pub struct Message {
     pub role: String,
     /// The text.
     pub content: String,
-    /// What else the template gets of it: `tool_calls`, `tool_call_id`.
+    /// Further fields for the template: `tool_calls`, `tool_call_id`.
     #[serde(flatten)]
     pub more: Map<String, serde_json::Value>,
 }

@@ -1,4 +1,4 @@
-//! Who may ask, what is a request, and who stands in the way of others.
+//! Access, the framing of requests, and clients that stand in the way of others.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
