@@ -57,6 +57,76 @@ def check_schemas(chat, messages):
     assert error.param == "response_format" and "#/properties/a" in error.message, error.body
 
 
+TOOLS = [{"type": "function", "function": {
+    "name": "go", "description": "Walk to a place",
+    "parameters": {"type": "object", "properties": {"place": {"enum": ["house", "forest"]}},
+                   "required": ["place"], "additionalProperties": False}}}]
+
+
+def check_tools(chat, messages):
+    """Calls of functions, whose arguments are what the schema accepts, and their results."""
+    ask = dict(model="story", messages=messages, tools=TOOLS, temperature=1.5, seed=4, max_completion_tokens=80)
+    for choice in "required", {"type": "function", "function": {"name": "go"}}:
+        answer = chat(tool_choice=choice, parallel_tool_calls=False, **ask).choices[0]
+        assert answer.finish_reason == "tool_calls" and answer.message.content is None, answer
+        [call] = answer.message.tool_calls
+        jsonschema.validate(json.loads(call.function.arguments), TOOLS[0]["function"]["parameters"])
+        chunks = list(chat(tool_choice=choice, parallel_tool_calls=False, stream=True, **ask))
+        deltas = [delta for chunk in chunks for delta in chunk.choices[0].delta.tool_calls or []]
+        assert deltas[0].id and deltas[0].function.name == "go", deltas
+        assert "".join(delta.function.arguments for delta in deltas) == call.function.arguments
+        assert chunks[-1].choices[0].finish_reason == "tool_calls"
+    told = [*messages, answer.message, {"role": "tool", "tool_call_id": call.id, "content": "You are there."}]
+    assert chat(model="story", messages=told, tools=TOOLS, max_completion_tokens=8).choices[0].message.content
+    assert chat(**{**ask, "tool_choice": "none"}).choices[0].message.tool_calls is None
+    error = fails(openai.BadRequestError, lambda: chat(tools=[{"type": "function", "function": {"name": ""}}],
+                                                       model="story", messages=messages))
+    assert error.param == "tools[0].function", error.body
+
+
+def check_several(chat, text, messages):
+    """Several texts, several prompts, and probabilities."""
+    warm = dict(model="story", max_tokens=8, temperature=1.5, extra_body={"top_k": 0, "min_p": 0}, top_p=1)
+    alone = [chat(messages=messages, seed=seed, **warm).choices[0].message.content for seed in (7, 8, 9)]
+    answer = chat(messages=messages, seed=7, n=3, **warm)
+    assert [choice.message.content for choice in answer.choices] == alone and len(set(alone)) == 3, answer
+    texts = ["", "", ""]
+    for chunk in chat(messages=messages, seed=7, n=3, stream=True, **warm):
+        texts[chunk.choices[0].index] += chunk.choices[0].delta.content or ""
+    assert texts == alone, (texts, alone)
+    greedy = dict(model="story", max_tokens=8, temperature=0)
+    prompts = ["Once upon a time", "The little fox"]
+    one_by_one = [text(prompt=prompt, **greedy).choices[0].text for prompt in prompts]
+    assert [choice.text for choice in text(prompt=prompts, **greedy).choices] == one_by_one
+
+    choice = chat(messages=messages, logprobs=True, top_logprobs=2, **greedy).choices[0]
+    tokens = choice.logprobs.content
+    assert "".join(token.token for token in tokens) == choice.message.content and len(tokens) == 8
+    assert all(token.top_logprobs[0].token == token.token and token.logprob <= 0 for token in tokens)
+    chunks = chat(messages=messages, logprobs=True, top_logprobs=2, stream=True, **greedy)
+    assert [token for chunk in chunks if chunk.choices[0].logprobs for token in chunk.choices[0].logprobs.content] == tokens
+    choice = text(prompt=prompts[0], logprobs=2, **greedy).choices[0]
+    assert choice.logprobs.token_logprobs == [token.logprob for token in tokens], choice
+
+
+def check_responses(client):
+    """Responses, of texts alone."""
+    ask = dict(model="story", input="Once upon a time", max_output_tokens=12, temperature=0)
+    answer = client.responses.create(**ask)
+    assert (answer.output_text, answer.status) == (STORY, "incomplete"), answer
+    assert (answer.usage.input_tokens, answer.usage.output_tokens) == (5, 12), answer
+    events = list(client.responses.create(stream=True, **ask))
+    assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == STORY
+    assert events[0].type == "response.created" and events[-1].response.output_text == STORY
+    with client.responses.stream(**{**ask, "input": [{"role": "user", "content": ask["input"]}]}) as stream:
+        assert "".join(event.delta for event in stream if event.type == "response.output_text.delta") == STORY
+    form = {"format": {"type": "json_schema", "name": "character", "strict": True, "schema": CHARACTER}}
+    answer = client.responses.create(**{**ask, "max_output_tokens": 300, "temperature": 1.5}, text=form)
+    jsonschema.validate(json.loads(answer.output_text), CHARACTER)
+    error = fails(openai.BadRequestError, lambda: client.responses.create(previous_response_id="resp_1", **ask))
+    assert error.param == "previous_response_id", error.body
+
+
 def check(client):
     messages = [{"role": "user", "content": "Once upon a time"}]
     chat, text = client.chat.completions.create, client.completions.create
@@ -90,10 +160,12 @@ def check(client):
     assert biased.choices[0].text == "OnceOnceOnce", biased
 
     check_schemas(chat, messages)
+    check_tools(chat, messages)
+    check_several(chat, text, messages)
+    check_responses(client)
 
-    error = fails(openai.BadRequestError, lambda: chat(model="story", messages=messages, n=2))
+    error = fails(openai.BadRequestError, lambda: chat(model="story", messages=messages, n=200))
     assert error.param == "n" and error.type == "invalid_request_error", error.body
-    fails(openai.BadRequestError, lambda: chat(model="story", messages=messages, logprobs=True))
     error = fails(openai.BadRequestError, lambda: chat(model="story", messages=messages, max_tokens="many"))
     assert error.param == "max_tokens", error.body
     error = fails(openai.BadRequestError, lambda: text(model="story", prompt="very " * 3000))

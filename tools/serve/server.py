@@ -15,12 +15,14 @@ STORY = ", a cheerful boy named Tom lived on a quiet farm."
 def serving(program, *options):
     """The process and the base of its addresses; ends it by SIGTERM, after which its exit code has to be 0.
 
-    Conversations are the texts of all messages, one after the other: the embedded model has no template.
+    Conversations are the texts of all messages, one after the other: the embedded model has no template. Tools are
+    in them by their names, calls by the way of Hermes.
     """
     environment = {key: value for key, value in os.environ.items() if key not in ("HCQ_DEVICE", "RUST_LOG")}
     with tempfile.TemporaryDirectory() as folder:
         template = pathlib.Path(folder, "template.jinja")
-        template.write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
+        template.write_text("{# <tool_call> #}{% for tool in tools or [] %}{{ tool.function.name }}{% endfor %}"
+                            "{% for m in messages %}{{ m.content }}{% endfor %}")
         command = [program, "serve", "--port", "0", "--template", template, *options]
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
         try:

@@ -1,6 +1,5 @@
 //! The subcommands and their options.
 
-use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -170,9 +169,9 @@ pub struct Serve {
     #[command(flatten)]
     pub common: Common,
 
-    /// Address to listen on; 0.0.0.0 or :: for all, which other machines reach
-    #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
-    pub host: IpAddr,
+    /// Address or name to listen on; 0.0.0.0 or :: for all, which other machines reach
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    pub host: String,
 
     /// Port to listen on; 0 for a free one, which is reported
     #[arg(long, value_name = "PORT", default_value_t = 8080)]
@@ -186,6 +185,21 @@ pub struct Serve {
     /// File with the key
     #[arg(long, value_name = "FILE", conflicts_with = "api_key")]
     pub api_key_file: Option<PathBuf>,
+
+    /// Name of this server that requests may have as Host, with a port or for all; may be repeated
+    ///
+    /// On a loopback address a request names localhost or a loopback address, one of these, or the key: another
+    /// name may be that of a page's site which was made to resolve to this machine.
+    #[arg(long, value_name = "HOST")]
+    pub allow_host: Vec<String>,
+
+    /// Site whose pages may ask the server, as https://chat.example, or * for all; may be repeated
+    #[arg(long, value_name = "ORIGIN")]
+    pub allow_origin: Vec<String>,
+
+    /// Refuse requests with a field that is not known, instead of a warning for each name
+    #[arg(long)]
+    pub strict: bool,
 
     /// Tokens of a prompt and its text together, of which the last needs no place [default: 4096, or what the model
     /// has]
@@ -218,8 +232,8 @@ pub struct Serve {
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = count)]
     pub queue: u32,
 
-    /// Seconds that requests have to end when the server does; then they are cut
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    /// Seconds that requests which run or wait have to end when the server does; then they are cut
+    #[arg(long, value_name = "SECONDS", default_value_t = 3)]
     pub patience: u32,
 
     /// Name of the model in requests [default: its file's name]

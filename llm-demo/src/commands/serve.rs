@@ -1,6 +1,6 @@
 //! Serves a model over HTTP.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::panic::resume_unwind;
 use std::process;
 use std::sync::Arc;
@@ -17,12 +17,14 @@ use tokio::sync::watch;
 use crate::cli::commands::Serve;
 use crate::outcome::{Outcome, Usage};
 use crate::serve::access::Access;
-use crate::serve::app::{App, Limits, Own, router};
+use crate::serve::app::router;
 use crate::serve::batch::{Batch, Sharing};
 use crate::serve::listen;
 use crate::serve::metrics::Metrics;
+use crate::serve::openai::fields::Unknown;
 use crate::serve::openai::request::Defaults;
 use crate::serve::scheduler::{self, Build, Options, Processor};
+use crate::serve::state::{App, Limits, Own};
 use crate::session::{self, Setup};
 use crate::speculation::Drafting;
 use crate::text_file::{self, Input};
@@ -46,13 +48,13 @@ pub fn run(serve: &Serve) -> anyhow::Result<Outcome> {
     let tokenizer = Arc::new(tokenizer);
     let template = session::template(serve.template.as_deref(), &model, &tokenizer)?;
     let key = key(serve)?;
-    let address = SocketAddr::new(serve.host, serve.port);
-    let loopback = serve.host.is_loopback();
+    let listener = TcpListener::bind((serve.host.as_str(), serve.port))
+        .with_context(|| format!("cannot listen on {}, port {}", serve.host, serve.port))?;
+    let address = listener.local_addr()?;
+    let loopback = address.ip().is_loopback();
     if !loopback && key.is_none() {
         tracing::warn!("everybody who reaches {address} may use the server: there is no --api-key");
     }
-    let listener = TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
-    let address = listener.local_addr()?;
 
     let metrics = Arc::new(Metrics::default());
     let parallel = parallel(serve)?;
@@ -69,7 +71,14 @@ pub fn run(serve: &Serve) -> anyhow::Result<Outcome> {
         context,
         defaults: defaults(serve),
         limits,
-        access: Access { key, loopback },
+        access: Access {
+            key,
+            loopback,
+            hosts: serve.allow_host.clone(),
+            origins: serve.allow_origin.clone(),
+        },
+        unknown: Unknown::new(serve.strict),
+        parallel,
         own: Own::default(),
     };
     let router = router(Arc::new(app));

@@ -5,6 +5,7 @@
 //! taken as bytes, so that a token may end within a character, and any division of a text into tokens is
 //! allowed.
 
+mod calls;
 mod limits;
 #[cfg(test)]
 mod tests;
@@ -18,12 +19,13 @@ use std::thread;
 use anyhow::{Context, ensure};
 use ga10b_llm::Tokenizer;
 use ga10b_llm::sampler::{Constraint, GaveUp};
-use llguidance::api::{GrammarWithLexer, ParserLimits, TopLevelGrammar};
+use llguidance::api::{ParserLimits, TopLevelGrammar};
 use llguidance::earley::SlicedBiasComputer;
 use llguidance::toktrie::{ApproximateTokEnv, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie};
 use llguidance::{JsonCompileOptions, Matcher, ParserFactory};
 use serde_json::{Value, json};
 
+pub use crate::grammar::calls::Calls;
 use crate::text_file::{self, Input};
 
 /// Bytes of the longest grammar, or of a schema as compact JSON.
@@ -45,6 +47,8 @@ pub enum Grammar {
     Schema(Value),
     /// Of a grammar in Lark's notation.
     Lark(String),
+    /// A text that calls functions.
+    Calls(Calls),
 }
 
 /// Compiles grammars for a vocabulary.
@@ -79,6 +83,17 @@ impl Grammar {
                 limits::check_schema(schema)?;
                 schema.to_string().len()
             }
+            Self::Calls(Calls { functions, .. }) => {
+                let mut bytes = 0;
+                for (name, schema) in functions {
+                    if schema.get("x-guidance").is_some() {
+                        return Err(format!("{name}: x-guidance is not supported"));
+                    }
+                    limits::check_schema(schema).map_err(|message| format!("{name}: {message}"))?;
+                    bytes += schema.to_string().len();
+                }
+                bytes
+            }
         };
         match bytes {
             0..=MOST_BYTES => Ok(()),
@@ -86,19 +101,19 @@ impl Grammar {
         }
     }
 
-    fn source(&self) -> GrammarWithLexer {
-        let schema = match self {
+    fn source(&self) -> TopLevelGrammar {
+        let options = JsonCompileOptions { whitespace_pattern: Some(SPACES.into()), ..Default::default() };
+        let mut schema = match self {
             Self::Object => json!({"type": "object"}),
             Self::Schema(Value::Bool(all)) => json!({"allOf": [all]}),
             Self::Schema(schema) => schema.clone(),
-            Self::Lark(text) => return GrammarWithLexer::from_lark(text.clone()),
+            Self::Lark(text) => return TopLevelGrammar::from_lark(text.clone()),
+            Self::Calls(calls) => return calls.source(&options),
         };
-        let options = JsonCompileOptions { whitespace_pattern: Some(SPACES.into()), ..Default::default() };
-        let mut schema = schema;
         if schema.is_object() {
             options.apply_to(&mut schema);
         }
-        GrammarWithLexer::from_json_schema(schema)
+        TopLevelGrammar::from_json_schema(schema)
     }
 }
 
@@ -141,6 +156,7 @@ impl Compiler {
             Ok(matcher) => Ok(Box::new(Text { start: matcher.clone(), matcher }) as Box<dyn Constraint>),
             Err(message) => Err(match grammar {
                 Grammar::Schema(schema) => format!("{}: {message}", self.blame(schema, &message)),
+                Grammar::Calls(Calls { functions, .. }) => self.blame_function(functions).unwrap_or(message),
                 _ => message,
             }),
         })
@@ -152,12 +168,20 @@ impl Compiler {
         {
             return Err("x-guidance is not supported".into());
         }
-        let grammar = TopLevelGrammar::from_grammar(grammar.source());
-        let matcher = Matcher::new(self.factory.create_parser(grammar));
+        let matcher = Matcher::new(self.factory.create_parser(grammar.source()));
         match matcher.get_error() {
             None => Ok(matcher),
             Some(error) => Err(message(&error)),
         }
+    }
+
+    /// The first function whose schema is wrong, and its fault.
+    fn blame_function(&self, functions: &[(String, Value)]) -> Option<String> {
+        let fault = |(name, schema): &(String, Value)| {
+            let message = self.matcher(&Grammar::Schema(schema.clone())).err()?;
+            Some(format!("{name}: {}: {message}", self.blame(schema, &message)))
+        };
+        functions.iter().find_map(fault)
     }
 
     /// The innermost part of a schema that is wrong in the same way, as a pointer.

@@ -4,12 +4,13 @@ use std::sync::LazyLock;
 
 use ga10b_llm::generate::{Stop, generate};
 use ga10b_llm::gguf::{Array, Gguf, Value as Key, Writer};
+use ga10b_llm::sampler::Constraint;
 use ga10b_llm::{Decoder, Reference, Sampler, SamplerOptions, Tokenizer, embedded};
 use proptest::prelude::*;
 use proptest::sample::subsequence;
 use serde_json::{Value, json};
 
-use super::{Compiler, Grammar};
+use super::{Calls, Compiler, Grammar};
 
 /// Logits that have nothing to do with a model: draws of a sampler among equal ones.
 struct Noise(Sampler);
@@ -240,6 +241,75 @@ fn a_grammar_of_larks_notation_is_obeyed() {
     assert!(serde_json::from_str::<Value>(&object).expect("JSON").is_object(), "{object}");
 }
 
+/// Whether a grammar accepts a whole text.
+fn obeys(calls: &Calls, text: &str) -> bool {
+    let (tokenizer, compiler) = words();
+    let mut constraint = compiler.compile(&Grammar::Calls(calls.clone())).expect("a grammar");
+    constraint.begin();
+    let allowed = |constraint: &mut Box<dyn Constraint>, token: u32| {
+        let mut logits = vec![0.0; tokenizer.vocab()];
+        constraint.restrict(&mut logits).is_ok() && logits[token as usize] == 0.0
+    };
+    let mut complete = false;
+    for token in tokenizer.encode_plain(text).expect("tokens") {
+        if complete || !allowed(&mut constraint, token) {
+            return false;
+        }
+        complete = constraint.accept(token).expect("it may come");
+    }
+    complete || allowed(&mut constraint, tokenizer.ends()[0])
+}
+
+#[test]
+fn a_text_calls_functions_by_their_schemas() {
+    let place = json!({
+        "type": "object", "properties": {"place": {"enum": ["here", "there"]}},
+        "required": ["place"], "additionalProperties": false,
+    });
+    let functions = vec![("go".to_owned(), place), ("stop".to_owned(), json!({"type": "object"}))];
+    let tagged = Calls {
+        marks: Some(("<tool_call>", "</tool_call>")),
+        key: "arguments",
+        functions,
+        is_free: true,
+        is_several: true,
+    };
+    let go = "<tool_call>\n{\"name\": \"go\", \"arguments\": {\"place\": \"here\"}}\n</tool_call>";
+    let stop = "<tool_call>\n{\"name\": \"stop\", \"arguments\": {}}\n</tool_call>";
+    let two = format!("{go}\n{stop}");
+    let wrong = go.replace("here", "nowhere");
+    let (needed, one) =
+        (Calls { is_free: false, ..tagged.clone() }, Calls { is_several: false, ..tagged.clone() });
+    for (text, free, must, single) in [
+        (go.to_owned(), true, true, true),
+        (two, true, true, false),
+        (format!("I am going.\n{go}"), true, false, true),
+        ("I <stay> here.\n".to_owned(), true, false, true),
+        (String::new(), true, false, true),
+        (wrong, false, false, false),
+        (go.replace("go\"", "fly\""), false, false, false),
+        (format!("{go} and so on"), false, false, false),
+        ("<tool_call>no".to_owned(), false, false, false),
+    ] {
+        assert_eq!(
+            (obeys(&tagged, &text), obeys(&needed, &text), obeys(&one, &text)),
+            (free, must, single),
+            "{text}"
+        );
+    }
+    let bare = Calls { marks: None, key: "parameters", is_free: true, ..tagged };
+    let needed = Calls { is_free: false, ..bare.clone() };
+    for (text, free, must) in [
+        ("{\"name\": \"stop\", \"parameters\": {\"now\": true}}", true, true),
+        ("I stay.", true, false),
+        ("", true, false),
+        ("{}", false, false),
+        ("{\"name\": \"go\", \"parameters\": {}}", false, false),
+    ] {
+        assert_eq!((obeys(&bare, text), obeys(&needed, text)), (free, must), "{text}");
+    }
+}
+
 #[test]
 fn a_copy_of_a_sampler_has_its_own_place() {
     let (tokenizer, compiler) = words();
@@ -352,6 +422,58 @@ fn hostile_schemas_end_in_an_error_or_in_a_grammar() {
             if !sampler.is_complete() && !sampler.gave_up() {
                 let token = sampler.sample(&noise.logits(words().0.vocab()));
                 assert!((token as usize) < words().0.vocab(), "{name}");
+            }
+        }
+    }
+}
+
+/// Requests bring grammars too.
+#[test]
+fn hostile_grammars_end_in_an_error_or_in_a_grammar() {
+    let (_, compiler) = words();
+    let nested = |count: usize| format!("start: {}\"a\"{}", "(".repeat(count), ")".repeat(count));
+    let rules = |count: usize| {
+        let rule = |n: usize| format!("r{n}: r{}\n", n + 1);
+        format!("start: r0\n{}r{count}: \"a\"", (0..count).map(rule).collect::<String>())
+    };
+    let doubled = |count: usize| {
+        let rule = |n: usize| format!("r{n}: r{} r{}\n", n + 1, n + 1);
+        format!("start: r0\n{}r{count}: \"a\"", (0..count).map(rule).collect::<String>())
+    };
+    for (text, refused) in [
+        (nested(50), ""),
+        (nested(60_000), "deeper than"),
+        (format!("start: \"a\" {}", "| (\"b\" ".repeat(15_000)), "deeper than"),
+        (rules(4000), ""),
+        (doubled(40), ""),
+        ("start: \"a\"{1000000000}".to_owned(), ""),
+        ("start: ((\"a\"{5000}){5000}){5000}".to_owned(), ""),
+        ("start: /(.*a.{200}){200}/".to_owned(), ""),
+        ("start: A\nA: /a{1,90000}/ & ~/(a{7}){1,90000}/".to_owned(), ""),
+        ("start: start start | \"a\" | \"\"".to_owned(), ""),
+        ("start: start".to_owned(), ""),
+        ("start: a\na: %lark { start: %json {} }".to_owned(), "%json"),
+        ("start: @0".to_owned(), ""),
+        ("start: @7".to_owned(), ""),
+        ("start: <|endoftext|>".to_owned(), ""),
+        ("start: <[0-1000000000]>".to_owned(), ""),
+        ("%import common.NUMBER\nstart: NUMBER".to_owned(), ""),
+        ("{\"grammars\": []}".to_owned(), ""),
+        (String::new(), ""),
+    ] {
+        let name: String = text.chars().take(60).collect();
+        let compiled = compiler.compile(&Grammar::Lark(text));
+        match compiled {
+            Err(message) => assert!(message.contains(refused) && message.len() < 500, "{name}: {message}"),
+            Ok(constraint) => {
+                assert!(refused.is_empty(), "{name}");
+                let mut sampler = Sampler::new(warm(1)).with_constraint(constraint);
+                let mut noise = Noise::new(1);
+                for _ in 0..3 {
+                    if !sampler.is_complete() && !sampler.gave_up() {
+                        sampler.sample(&noise.logits(words().0.vocab()));
+                    }
+                }
             }
         }
     }

@@ -6,14 +6,16 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use ga10b_llm::sampler::Logprobs;
 use ga10b_llm::schedule::{self, Finish, RequestId};
 use ga10b_llm::speculate::{Draft, SpeculatorOptions};
 use ga10b_llm::tokenizer::TextStream;
 use ga10b_llm::{Error, Sequences, Tokenizer};
 
-use crate::serve::job::{Event, Failure, Reason, Usage};
+use crate::serve::job::{Event, Failure, Piece, Reason, Usage, Weighed};
 use crate::serve::scheduler::{Job, Processor, Queue};
 use crate::serve::stops::Stops;
+use crate::serve::weighing::Weighing;
 
 /// Ways in which requests share steps. Their texts are the same in all.
 #[derive(Debug, Default)]
@@ -40,6 +42,9 @@ struct Task<'a> {
     job: Job,
     text: TextStream<'a>,
     stops: Stops,
+    weighing: Weighing,
+    /// The probabilities of the next token, if they are kept.
+    logprobs: Option<Logprobs>,
     /// Tokens of the prompt that were in the cache.
     cached: usize,
     /// Tokens of the text.
@@ -60,11 +65,26 @@ impl Task<'_> {
         }
     }
 
-    /// Sends what is certain of the text after `piece`. False if nobody receives it.
-    fn send(&mut self, piece: &str) -> bool {
-        let text = self.stops.push(piece);
-        let events = &self.job.ticket.events;
-        if text.is_empty() { !events.is_closed() } else { events.send(Event::Text(text)).is_ok() }
+    /// Sends what is certain of the text after `token`. False if nobody receives it.
+    fn send(&mut self, token: u32) -> bool {
+        let piece = self.text.push(token);
+        let weighed = self.logprobs.take().map(|logprobs| Weighed { token, logprobs });
+        self.weighing.push(&piece, weighed);
+        let text = self.stops.push(&piece);
+        if self.stops.stopped() {
+            // With the tokens that are part of it.
+            let piece = std::mem::take(&mut self.weighing).finish(text);
+            return self.pass(piece);
+        }
+        let piece = self.weighing.pass(text);
+        self.pass(piece)
+    }
+
+    fn pass(&self, piece: Piece) -> bool {
+        match piece.text.is_empty() && piece.tokens.is_empty() {
+            true => !self.job.ticket.is_closed(),
+            false => self.job.ticket.send(Event::Text(piece)),
+        }
     }
 
     /// The last event, after the rest of the text.
@@ -80,17 +100,15 @@ impl Task<'_> {
         }
         let mut rest = String::new();
         if !self.stops.stopped() {
-            rest = self.stops.push(&self.text.finish());
+            rest = self.stops.push(&self.text.clone().finish());
         }
         let stopped = self.stops.stopped() || finish == Finish::End;
-        rest.push_str(&self.stops.finish());
-        let ticket = &self.job.ticket;
-        if !rest.is_empty() {
-            // Whether somebody receives it is seen at the last event.
-            let _ = ticket.events.send(Event::Text(rest));
-        }
-        let reason = if stopped { Reason::Stop } else { Reason::Length };
-        queue.end(ticket, (!ticket.events.is_closed()).then_some(Event::End(reason, usage)));
+        rest.push_str(&self.stops.rest());
+        let piece = std::mem::take(&mut self.weighing).finish(rest);
+        // Whether somebody receives it is seen at the last event.
+        self.pass(piece);
+        let (ticket, reason) = (&self.job.ticket, if stopped { Reason::Stop } else { Reason::Length });
+        queue.end(ticket, (!ticket.is_closed()).then_some(Event::End(reason, usage)));
     }
 }
 
@@ -146,13 +164,15 @@ impl<'a, S: Sequences> Batch<'a, S> {
         };
         queue.metrics().prompt_tokens.inc_by(tokens);
         let (text, stops) = (self.tokenizer.stream(), Stops::new(job.request.stops.clone()));
-        self.tasks.insert(id, Task { job, text, stops, cached: 0, generated: 0, last: None });
+        let (weighing, logprobs) = (Weighing::default(), None);
+        let task = Task { job, text, stops, weighing, logprobs, cached: 0, generated: 0, last: None };
+        self.tasks.insert(id, task);
         true
     }
 
     /// Ends the requests that nobody waits for.
     fn drop_cancelled(&mut self, queue: &Queue) -> ga10b_llm::Result<()> {
-        let gone = self.tasks.iter().filter(|(_, task)| task.job.ticket.events.is_closed());
+        let gone = self.tasks.iter().filter(|(_, task)| task.job.ticket.is_closed());
         let gone: Vec<RequestId> = gone.map(|(id, _)| *id).collect();
         gone.into_iter().try_for_each(|id| self.cancel(queue, id))
     }
@@ -169,6 +189,12 @@ impl<'a, S: Sequences> Batch<'a, S> {
     fn report(&mut self, queue: &Queue, id: RequestId, event: schedule::Event) -> ga10b_llm::Result<()> {
         let token = match event {
             schedule::Event::Token(token) => token,
+            schedule::Event::Logprobs(logprobs) => {
+                if let Some(task) = self.tasks.get_mut(&id) {
+                    task.logprobs = Some(logprobs);
+                }
+                return Ok(());
+            }
             schedule::Event::Admitted { reused } => {
                 // Not what it had itself before it made room for others.
                 if let Some(task) = self.tasks.get_mut(&id).filter(|task| task.generated == 0) {
@@ -200,8 +226,7 @@ impl<'a, S: Sequences> Batch<'a, S> {
             Some(before) => metrics.next_token(before.elapsed()),
         }
         task.generated += 1;
-        let piece = task.text.push(token);
-        if !task.send(&piece) {
+        if !task.send(token) {
             return self.cancel(queue, id);
         }
         if task.stops.stopped() {

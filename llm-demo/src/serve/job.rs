@@ -2,6 +2,7 @@
 //! receiver of the events cancels the request.
 
 use ga10b_llm::Sampler;
+use ga10b_llm::sampler::Logprobs;
 
 /// A text to generate.
 #[derive(Debug)]
@@ -19,12 +20,28 @@ pub struct Request {
 }
 
 /// Events of a request, in order. The last one is `End` or `Failed`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// More text: whole characters.
-    Text(String),
+    /// More text.
+    Text(Piece),
     End(Reason, Usage),
     Failed(Failure),
+}
+
+/// A piece of a text.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Piece {
+    /// Whole characters.
+    pub text: String,
+    /// Its tokens, if the sampler keeps their probabilities.
+    pub tokens: Vec<Weighed>,
+}
+
+/// A token and its probability.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Weighed {
+    pub token: u32,
+    pub logprobs: Logprobs,
 }
 
 /// The reason a text ended.

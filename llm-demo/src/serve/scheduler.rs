@@ -11,6 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::sleep;
 
 use crate::serve::job::{Event, Failure, Health, Refused, Request};
 use crate::serve::metrics::Metrics;
@@ -42,8 +43,22 @@ pub struct Job {
 /// The receiver of a request's events, and the time of the request.
 #[derive(Clone, Debug)]
 pub struct Ticket {
-    pub events: UnboundedSender<Event>,
+    events: UnboundedSender<(usize, Event)>,
+    /// The number of the request among those that were submitted with it.
+    number: usize,
     pub arrived: Instant,
+}
+
+impl Ticket {
+    /// Whether nobody receives events.
+    pub fn is_closed(&self) -> bool {
+        self.events.is_closed()
+    }
+
+    /// Sends an event. False if nobody receives it.
+    pub fn send(&self, event: Event) -> bool {
+        self.events.send((self.number, event)).is_ok()
+    }
 }
 
 /// Options of the scheduler.
@@ -121,7 +136,7 @@ impl Queue {
     fn next(&self, state: &mut State) -> Option<Job> {
         let mut next = None;
         while let Some(job) = state.waiting.pop_front() {
-            if job.ticket.events.is_closed() {
+            if job.ticket.is_closed() {
                 self.metrics.cancelled.inc();
                 continue;
             }
@@ -155,7 +170,7 @@ impl Queue {
         drop(state);
         if let Some(event) = last {
             // Somebody who has gone in the meantime needs no answer.
-            let _ = ticket.events.send(event);
+            let _ = ticket.send(event);
         }
     }
 }
@@ -188,27 +203,32 @@ pub fn new(options: Options, metrics: Arc<Metrics>, build: Build<'_>) -> (Schedu
 }
 
 impl Scheduler {
-    /// Queues `request`. Its events end with [`Event::End`] or [`Event::Failed`]; if they end otherwise, the
-    /// worker is gone. To drop the receiver cancels the request.
-    pub fn submit(&self, request: Request) -> Result<UnboundedReceiver<Event>, Refused> {
+    /// Queues `requests`, whose events have their numbers: all or none. The events of each end with
+    /// [`Event::End`] or [`Event::Failed`]; if they end otherwise, the worker is gone. To drop the receiver cancels
+    /// all. More than may wait are taken when nobody waits.
+    pub fn submit(&self, requests: Vec<Request>) -> Result<UnboundedReceiver<(usize, Event)>, Refused> {
         let mut state = self.0.state();
         match &state.health {
             _ if state.draining => return Err(Refused::Shutdown),
             Health::Unhealthy(reason) => return Err(Refused::Unhealthy(reason.clone())),
             Health::Loading | Health::Good | Health::Shutdown => {}
         }
-        if state.waiting.len() >= self.0.options.waiting {
+        let most = self.0.options.waiting.saturating_sub(requests.len() - 1).max(1);
+        if state.waiting.len() >= most {
             state.drop_cancelled(&self.0.metrics);
         }
-        if state.waiting.len() >= self.0.options.waiting {
+        if state.waiting.len() >= most {
             let seconds = (state.mean.as_secs_f64() / state.running.max(1) as f64).ceil() as u64;
             return Err(Refused::Full { seconds: seconds.clamp(1, 60) });
         }
         // Without a bound of its own: a slow client must not stop the others, and a text is at most as long as
         // the context.
         let (events, receiver) = unbounded_channel();
-        let ticket = Ticket { events, arrived: Instant::now() };
-        state.waiting.push_back(Job { request, ticket });
+        let arrived = Instant::now();
+        state.waiting.extend(requests.into_iter().enumerate().map(|(number, request)| {
+            let ticket = Ticket { events: events.clone(), number, arrived };
+            Job { request, ticket }
+        }));
         self.0.count(&state);
         drop(state);
         self.0.changed.notify_all();
@@ -226,6 +246,21 @@ impl Scheduler {
         self.0.changed.notify_all();
     }
 
+    /// Waits until no request runs or waits.
+    pub async fn served(&self) {
+        const LOOK: Duration = Duration::from_millis(20);
+        loop {
+            let is_served = {
+                let state = self.0.state();
+                state.running == 0 && state.waiting.is_empty()
+            };
+            if is_served {
+                return;
+            }
+            sleep(LOOK).await;
+        }
+    }
+
     /// Ends all requests with [`Failure::Shutdown`], and the worker.
     pub fn cut(&self) {
         let mut state = self.0.state();
@@ -238,7 +273,7 @@ impl Scheduler {
 impl State {
     fn drop_cancelled(&mut self, metrics: &Metrics) {
         let before = self.waiting.len();
-        self.waiting.retain(|job| !job.ticket.events.is_closed());
+        self.waiting.retain(|job| !job.ticket.is_closed());
         metrics.cancelled.inc_by((before - self.waiting.len()) as u64);
     }
 
@@ -246,7 +281,7 @@ impl State {
     fn fail_waiting(&mut self, failure: &Failure) {
         for job in self.waiting.drain(..) {
             // A cancelled request needs no answer.
-            let _ = job.ticket.events.send(Event::Failed(failure.clone()));
+            let _ = job.ticket.send(Event::Failed(failure.clone()));
         }
     }
 }

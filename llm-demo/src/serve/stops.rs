@@ -45,8 +45,8 @@ impl Stops {
     }
 
     /// The rest, for a text that ends otherwise.
-    pub fn finish(self) -> String {
-        self.held
+    pub fn rest(&mut self) -> String {
+        std::mem::take(&mut self.held)
     }
 
     /// Bytes of the longest end of the text that begins a stop string.
@@ -67,7 +67,7 @@ mod tests {
         let mut found = Stops::new(stops.iter().map(|s| (*s).to_owned()).collect());
         let mut text: String = pieces.iter().map(|piece| found.push(piece)).collect();
         let stopped = found.stopped();
-        text.push_str(&found.finish());
+        text.push_str(&found.rest());
         (text, stopped)
     }
 
@@ -119,7 +119,7 @@ mod tests {
                 prop_assert!(model(&stops, &pieces.concat()).0.starts_with(&text));
             }
             let stopped = found.stopped();
-            text.push_str(&found.finish());
+            text.push_str(&found.rest());
             prop_assert_eq!((text, stopped), model(&stops, &pieces.concat()));
         }
     }

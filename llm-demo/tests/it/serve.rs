@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ga10b_llm::synthesize::{SHAPES, Synthesis};
 use ga10b_oracles::sample;
@@ -182,6 +182,30 @@ fn a_key_from_a_file_is_asked_for() {
     let (status, answer) = server.post("/v1/completions", "Authorization: Bearer secret\r\n", &body);
     assert!(status == 200 && answer.contains("\"completion_tokens\":2"), "{answer}");
     assert_eq!(server.end("-INT"), Some(0));
+}
+
+/// Connections that say nothing, half a head, half a body, and that read nothing of an answer.
+#[test]
+fn idle_clients_keep_nobody_out_and_hold_no_end_back() {
+    let server = Server::start(&["--host", "localhost", "--allow-host", "box.lan", "--parallel", "2"]);
+    let connect = |text: &str| {
+        let mut stream = TcpStream::connect(&server.address).expect("connected");
+        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("set");
+        stream.write_all(text.as_bytes()).expect("sent");
+        stream
+    };
+    let post = "POST /v1/completions HTTP/1.1\r\nHost: box.lan\r\nContent-Type: application/json\r\n";
+    let body = json!({"prompt": "Once", "max_tokens": 4000, "stream": true, "ignore_eos": true}).to_string();
+    let whole = format!("{post}Content-Length: {}\r\n\r\n{body}", body.len());
+    let texts = [whole.as_str(), &whole[..whole.len() - 9], "GET / HTTP/1.1\r\nHost: lo", ""];
+    let held: Vec<TcpStream> = (0..300).map(|n| connect(texts[if n < 4 { n } else { 3 }])).collect();
+    let mut reply = String::new();
+    connect("GET /health HTTP/1.0\r\nHost: box.lan\r\n\r\n").read_to_string(&mut reply).expect("an answer");
+    assert!(reply.starts_with("HTTP/1.0 200"), "{reply}");
+    let begin = Instant::now();
+    assert_eq!(server.end("-TERM"), Some(0));
+    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    drop(held);
 }
 
 #[test]

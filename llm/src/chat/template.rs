@@ -5,6 +5,7 @@
 //! come from files that nobody checked: they reach no files and no network, and their length, the depth of their
 //! expressions, their operations and what they write are bounded. The memory of values in between is not.
 
+use std::collections::HashSet;
 use std::io;
 use std::panic::resume_unwind;
 use std::sync::LazyLock;
@@ -12,12 +13,12 @@ use std::thread;
 
 use jiff::Zoned;
 use jiff::fmt::strtime;
-use minijinja::value::{Kwargs, Value};
+use minijinja::value::{Kwargs, Value, merge_maps};
 use minijinja::{Environment, ErrorKind, context};
 use regex::{Captures, Regex};
 use serde::{Deserialize, Serialize};
-use serde_json::Serializer;
 use serde_json::ser::{Formatter, PrettyFormatter};
+use serde_json::{Map, Serializer};
 
 use crate::chat::methods;
 use crate::error::{Error, Result};
@@ -40,12 +41,15 @@ pub struct Message {
     pub role: String,
     /// The text.
     pub content: String,
+    /// Further fields for the template: `tool_calls`, `tool_call_id`.
+    #[serde(flatten)]
+    pub more: Map<String, serde_json::Value>,
 }
 
 impl Message {
     /// A message of `role`.
     pub fn new(role: impl Into<String>, content: impl Into<String>) -> Self {
-        Self { role: role.into(), content: content.into() }
+        Self { role: role.into(), content: content.into(), more: Map::new() }
     }
 }
 
@@ -53,6 +57,9 @@ impl Message {
 #[derive(Debug)]
 pub struct Template {
     environment: Environment<'static>,
+    source: String,
+    /// Names that it takes from outside.
+    names: HashSet<String>,
     bos: String,
     eos: String,
 }
@@ -96,8 +103,11 @@ impl Template {
             let what = format!("it has {} bytes, more than {MOST_SOURCE}", source.len());
             return Err(unusable(minijinja::Error::new(ErrorKind::SyntaxError, what)));
         }
-        on_a_large_stack(|| environment.add_template_owned(NAME, without_marks(source)))?;
-        Ok(Self { environment, bos: bos.into(), eos: eos.into() })
+        let names = on_a_large_stack(|| {
+            environment.add_template_owned(NAME, without_marks(source))?;
+            Ok(environment.get_template(NAME)?.undeclared_variables(false))
+        })?;
+        Ok(Self { environment, source: source.into(), names, bos: bos.into(), eos: eos.into() })
     }
 
     /// The text of a conversation. With `answer` it ends where the assistant's next message begins.
@@ -107,19 +117,43 @@ impl Template {
     /// # Errors
     /// [`Error::Template`] with what the template says, such as roles that have to alternate.
     pub fn render(&self, messages: &[Message], answer: bool) -> Result<String> {
+        self.render_with(messages, answer, &Map::new())
+    }
+
+    /// As [`Template::render`], with further variables: `tools`, or what else the template takes.
+    ///
+    /// # Errors
+    /// As [`Template::render`].
+    pub fn render_with(
+        &self,
+        messages: &[Message],
+        answer: bool,
+        more: &Map<String, serde_json::Value>,
+    ) -> Result<String> {
         on_a_large_stack(|| {
-            let values = context! {
-                messages => messages,
+            let usual = context! {
                 add_generation_prompt => answer,
                 bos_token => self.bos,
                 eos_token => self.eos,
                 tools => (),
                 documents => (),
             };
+            // What stands last counts.
+            let values = merge_maps([usual, Value::from_serialize(more), context! { messages }]);
             let mut text = Bounded(Vec::new());
             self.environment.get_template(NAME)?.render_captured_to(values, &mut text)?;
             Ok(String::from_utf8_lossy(&text.0).into_owned())
         })
+    }
+
+    /// The program.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Whether the template takes a variable from outside.
+    pub fn takes(&self, variable: &str) -> bool {
+        self.names.contains(variable)
     }
 
     /// Whether the template takes a message of the role `system` first.

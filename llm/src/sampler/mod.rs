@@ -20,9 +20,11 @@ use crate::sampler::constraint::Constrained;
 mod adjust;
 pub mod arithmetic;
 mod constraint;
+mod logprobs;
 
 pub use adjust::Penalties;
 pub use constraint::{Constraint, GaveUp};
+pub use logprobs::Logprobs;
 
 /// Options of a [`Sampler`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,13 +53,17 @@ pub struct Sampler {
     random: ChaCha8Rng,
     adjustments: Adjustments,
     constrained: Option<Constrained>,
+    /// Most likely tokens whose probabilities are kept, if they are.
+    kept: Option<usize>,
+    logprobs: Option<Logprobs>,
 }
 
 impl Sampler {
     /// A sampler at the start of its sequence.
     pub fn new(options: SamplerOptions) -> Self {
         let random = ChaCha8Rng::seed_from_u64(options.seed);
-        Self { options, random, adjustments: Adjustments::default(), constrained: None }
+        let adjustments = Adjustments::default();
+        Self { options, random, adjustments, constrained: None, kept: None, logprobs: None }
     }
 
     /// Sets how tokens that were there already become less likely.
@@ -81,6 +87,18 @@ impl Sampler {
         self
     }
 
+    /// Keeps the probability of each token that is chosen, and of the `most` most likely ones.
+    #[must_use]
+    pub fn with_logprobs(mut self, most: usize) -> Self {
+        self.kept = Some(most);
+        self
+    }
+
+    /// The probabilities of the last choice, if they are kept and were not taken.
+    pub fn take_logprobs(&mut self) -> Option<Logprobs> {
+        self.logprobs.take()
+    }
+
     /// Begins a text after `prompt`, for the penalties and the constraint.
     pub fn begin(&mut self, prompt: &[u32]) {
         self.adjustments.begin(prompt);
@@ -89,9 +107,10 @@ impl Sampler {
         }
     }
 
-    /// Whether a constraint, penalties or biases change the logits: then they are needed on the CPU.
+    /// Whether a constraint, penalties or biases change the logits, or probabilities are kept: then they are needed
+    /// on the CPU.
     pub fn adjusts(&self) -> bool {
-        self.constrained.is_some() || !self.adjustments.are_none()
+        self.constrained.is_some() || !self.adjustments.are_none() || self.kept.is_some()
     }
 
     /// Whether the text is complete by its constraint: the last token that was chosen is the last one of the
@@ -144,6 +163,7 @@ impl Sampler {
         }
         self.adjustments.apply(&mut adjusted);
         let token = self.choose(&adjusted);
+        self.logprobs = self.kept.map(|most| Logprobs::of(token, logits, most));
         self.adjustments.add(token);
         if let Some(constrained) = &mut self.constrained {
             constrained.accept(token);

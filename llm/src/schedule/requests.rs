@@ -1,6 +1,6 @@
 //! Requests and what becomes of them.
 
-use crate::sampler::Sampler;
+use crate::sampler::{Logprobs, Sampler};
 
 /// A text to write.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,7 +41,7 @@ pub enum Finish {
 }
 
 /// An event of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// It has a sequence, for the first time or again.
     Admitted {
@@ -54,6 +54,8 @@ pub enum Event {
         /// Tokens that it need not process.
         tokens: usize,
     },
+    /// The probabilities of the token that is next, if the sampler keeps them ([`Sampler::with_logprobs`]).
+    Logprobs(Logprobs),
     /// The next token of the text.
     Token(u32),
     /// The text has ended; nothing follows.

@@ -292,7 +292,10 @@ impl<S: Sequences> Scheduler<S> {
         if finish.is_some() && !sequences.is_finite(*id)? {
             finish = Some(bad);
         }
-        events.extend(event.map(|event| (job.id, event)));
+        if let Some(event) = event {
+            let logprobs = job.sampler.take_logprobs().map(Event::Logprobs);
+            events.extend(logprobs.into_iter().chain([event]).map(|event| (job.id, event)));
+        }
         events.extend(finish.map(|finish| (job.id, Event::Finished(finish))));
         Ok(finish)
     }

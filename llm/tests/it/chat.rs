@@ -5,6 +5,7 @@ use ga10b_llm::Tokenizer;
 use ga10b_llm::chat::{Message, Template};
 use ga10b_llm::gguf::{Array, Gguf, Value, Writer};
 use proptest::prelude::*;
+use serde_json::json;
 
 fn render(source: &str, messages: &[Message], answer: bool) -> Result<String, String> {
     let template = Template::new(source, "<s>", "</s>").map_err(|e| e.to_string())?;
@@ -26,6 +27,24 @@ fn roles_are_written_as_they_are() {
     assert_eq!(render(CHATML, &talk(), false).as_deref(), Ok(expected));
     let opened = format!("{expected}<|im_start|>assistant\n");
     assert_eq!(render(CHATML, &talk(), true), Ok(opened));
+}
+
+#[test]
+fn a_template_gets_tools_calls_and_other_variables() {
+    let source = "{% for tool in tools %}[{{ tool.function.name }}]{% endfor %}{% for m in messages %}{{ m.role }}:\
+                  {{ m.content }}{% for call in m.tool_calls %}{{ call.function.arguments | tojson }}{% endfor %};\
+                  {% endfor %}{{ style }}{% if add_generation_prompt %}>{% endif %}";
+    let template = Template::new(source, "", "").expect("a template");
+    assert!(["tools", "style", "messages"].iter().all(|name| template.takes(name)));
+    assert!(!template.takes("reasoning_effort") && !template.takes("call"));
+    assert_eq!(template.source(), source);
+    let map = |value: serde_json::Value| value.as_object().cloned().expect("an object");
+    let calls = map(json!({"tool_calls": [{"function": {"name": "go", "arguments": {"place": "here"}}}]}));
+    let messages = [Message::new("user", "Hi"), Message { more: calls, ..Message::new("assistant", "") }];
+    let more = map(json!({"tools": [{"function": {"name": "go"}}], "style": "!", "messages": []}));
+    let text = template.render_with(&messages, true, &more).expect("a text");
+    assert_eq!(text, "[go]user:Hi;assistant:{\"place\": \"here\"};!>");
+    assert_eq!(template.render(&messages[..1], false).expect("a text"), "user:Hi;");
 }
 
 #[test]

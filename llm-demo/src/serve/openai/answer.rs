@@ -4,13 +4,41 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use crate::serve::job::{Reason, Usage};
+use crate::serve::job::{Reason, Usage, Weighed};
+use crate::serve::openai::calls::Part;
 
 /// The interface of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Chat,
     Completion,
+}
+
+/// A text of an answer.
+#[derive(Clone, Debug, Default)]
+pub struct Written {
+    pub text: String,
+    /// Names of functions, and their arguments.
+    pub calls: Vec<(String, String)>,
+    pub tokens: Vec<Weighed>,
+    pub reason: Option<Reason>,
+}
+
+impl Written {
+    /// Adds parts.
+    pub fn add(&mut self, parts: impl IntoIterator<Item = Part>) {
+        for part in parts {
+            match part {
+                Part::Text(text) => self.text.push_str(&text),
+                Part::Call(name) => self.calls.push((name, String::new())),
+                Part::Arguments(text) => {
+                    if let Some((_, arguments)) = self.calls.last_mut() {
+                        arguments.push_str(&text);
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// The fields that every chunk of an answer repeats.
@@ -44,44 +72,96 @@ impl Heading {
     }
 
     /// The whole answer.
-    pub fn whole(&self, text: &str, reason: Reason, used: Usage) -> Value {
-        let mut choice = json!({"index": 0, "finish_reason": reason_name(reason), "logprobs": null});
+    pub fn whole(&self, choices: Vec<Value>, used: Usage) -> Value {
         let object = match self.kind {
-            Kind::Chat => {
-                choice["message"] = json!({"role": "assistant", "content": text, "refusal": null});
-                "chat.completion"
-            }
-            Kind::Completion => {
-                choice["text"] = text.into();
-                "text_completion"
-            }
+            Kind::Chat => "chat.completion",
+            Kind::Completion => "text_completion",
         };
-        let mut document = self.document(object, json!([choice]));
+        let mut document = self.document(object, choices.into());
         document["usage"] = usage(used);
         document
     }
 
-    /// The chunk before all text, if there is one.
-    pub fn first(&self) -> Option<Value> {
+    /// A whole text, for the answer.
+    pub fn choice(&self, index: usize, text: &Written, logprobs: Value) -> Value {
+        let reason = text.reason.map(|reason| self.reason(reason, !text.calls.is_empty()));
+        let mut choice = json!({"index": index, "finish_reason": reason, "logprobs": logprobs});
         match self.kind {
-            Kind::Chat => Some(self.chunk(json!({"role": "assistant", "content": ""}), None)),
+            Kind::Chat => {
+                let content = (text.calls.is_empty() || !text.text.is_empty()).then_some(&text.text);
+                let mut message = json!({"role": "assistant", "content": content, "refusal": null});
+                let call = |(number, call): (usize, &(String, String))| {
+                    self.call((index, number), Some(&call.0), &call.1)
+                };
+                let calls: Vec<Value> = text.calls.iter().enumerate().map(call).collect();
+                if !calls.is_empty() {
+                    message["tool_calls"] = calls.into();
+                }
+                choice["message"] = message;
+            }
+            Kind::Completion => choice["text"] = text.text.as_str().into(),
+        }
+        choice
+    }
+
+    /// Call `number` of text `index`: with its name, or more of its arguments alone.
+    fn call(&self, (index, number): (usize, usize), name: Option<&str>, arguments: &str) -> Value {
+        match name {
+            None => json!({"function": {"arguments": arguments}}),
+            Some(name) => json!({
+                "id": format!("call_{}-{index}-{number}", self.id),
+                "type": "function",
+                "function": {"name": name, "arguments": arguments},
+            }),
+        }
+    }
+
+    /// A chunk of a call.
+    pub fn call_chunk(
+        &self,
+        (index, number): (usize, usize),
+        name: Option<&str>,
+        arguments: &str,
+        logprobs: Value,
+    ) -> Value {
+        let mut call = self.call((index, number), name, arguments);
+        call["index"] = number.into();
+        self.chunk(index, json!({"tool_calls": [call]}), None, logprobs)
+    }
+
+    fn reason(&self, reason: Reason, has_calls: bool) -> &'static str {
+        match reason {
+            Reason::Stop if has_calls => "tool_calls",
+            Reason::Stop => "stop",
+            Reason::Length => "length",
+        }
+    }
+
+    /// The chunk before all text, if there is one.
+    pub fn first(&self, index: usize) -> Option<Value> {
+        match self.kind {
+            Kind::Chat => {
+                let delta = json!({"role": "assistant", "content": ""});
+                Some(self.chunk(index, delta, None, Value::Null))
+            }
             Kind::Completion => None,
         }
     }
 
     /// A chunk of text.
-    pub fn text(&self, text: &str) -> Value {
+    pub fn text(&self, index: usize, text: &str, logprobs: Value) -> Value {
         match self.kind {
-            Kind::Chat => self.chunk(json!({"content": text}), None),
-            Kind::Completion => self.chunk(text.into(), None),
+            Kind::Chat => self.chunk(index, json!({"content": text}), None, logprobs),
+            Kind::Completion => self.chunk(index, text.into(), None, logprobs),
         }
     }
 
-    /// The chunk after all text.
-    pub fn last(&self, reason: Reason) -> Value {
+    /// The chunk after all text, which may have calls.
+    pub fn last(&self, index: usize, reason: Reason, has_calls: bool) -> Value {
+        let reason = self.reason(reason, has_calls);
         match self.kind {
-            Kind::Chat => self.chunk(json!({}), Some(reason)),
-            Kind::Completion => self.chunk("".into(), Some(reason)),
+            Kind::Chat => self.chunk(index, json!({}), Some(reason), Value::Null),
+            Kind::Completion => self.chunk(index, "".into(), Some(reason), Value::Null),
         }
     }
 
@@ -92,13 +172,12 @@ impl Heading {
         document
     }
 
-    fn chunk(&self, what: Value, reason: Option<Reason>) -> Value {
+    fn chunk(&self, index: usize, what: Value, reason: Option<&str>, logprobs: Value) -> Value {
         let key = match self.kind {
             Kind::Chat => "delta",
             Kind::Completion => "text",
         };
-        let reason = reason.map(reason_name);
-        let choice = json!({"index": 0, key: what, "finish_reason": reason, "logprobs": null});
+        let choice = json!({"index": index, key: what, "finish_reason": reason, "logprobs": logprobs});
         self.document(self.chunk_object(), json!([choice]))
     }
 
@@ -107,13 +186,6 @@ impl Heading {
             Kind::Chat => "chat.completion.chunk",
             Kind::Completion => "text_completion",
         }
-    }
-}
-
-fn reason_name(reason: Reason) -> &'static str {
-    match reason {
-        Reason::Stop => "stop",
-        Reason::Length => "length",
     }
 }
 

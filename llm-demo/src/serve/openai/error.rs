@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::http::StatusCode;
-use axum::http::header::{HeaderValue, RETRY_AFTER};
+use axum::http::header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
@@ -43,6 +43,16 @@ impl Error {
     #[must_use]
     pub fn with_code(self, code: &'static str) -> Self {
         Self { code: Some(code), ..self }
+    }
+
+    /// The error of a request that was translated: `names` are fields and what they were before.
+    #[must_use]
+    pub fn renamed(self, names: &[(&str, &str)]) -> Self {
+        let rename = |param: &str| {
+            names.iter().find_map(|(name, before)| Some(format!("{before}{}", param.strip_prefix(name)?)))
+        };
+        let param = self.param.map(|param| rename(&param).unwrap_or(param));
+        Self { param, ..self }
     }
 
     /// The document.
@@ -97,6 +107,9 @@ impl IntoResponse for Error {
         let mut response = (self.status, Json(self.json())).into_response();
         if let Some(seconds) = self.retry_after {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response
     }

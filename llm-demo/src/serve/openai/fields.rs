@@ -1,6 +1,8 @@
 //! The fields of a JSON object, taken one after the other: an error names the field, and what it has to be.
 
+use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 
 use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Value};
@@ -13,6 +15,42 @@ pub struct Fields {
     /// Prefix of the fields' names in errors: empty, or the place of the object.
     path: String,
     fields: Map<String, Value>,
+}
+
+/// The fields that have no effect here.
+#[derive(Debug, Default)]
+pub struct Unknown {
+    /// Whether they are refused, instead of a warning for each name.
+    strict: bool,
+    warned: Mutex<BTreeSet<String>>,
+}
+
+impl Unknown {
+    /// Names that are warned of.
+    const MOST: usize = 100;
+
+    pub fn new(strict: bool) -> Self {
+        Self { strict, warned: Mutex::default() }
+    }
+
+    /// Ignores the field at `path`.
+    ///
+    /// # Errors
+    /// If they are refused.
+    pub fn ignore(&self, path: &str) -> Result<(), Error> {
+        let path: String = path.chars().take(100).collect();
+        if self.strict {
+            let message = format!("{path} is not supported");
+            return Err(Error::field(&path, message).with_code("unsupported"));
+        }
+        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        if warned.len() < Self::MOST && warned.insert(path.clone()) {
+            tracing::warn!(
+                "a request has the field {path:?}, which is ignored; --strict refuses such requests"
+            );
+        }
+        Ok(())
+    }
 }
 
 /// A type that a field can have.
@@ -37,6 +75,16 @@ impl Fields {
         Ok(Self { path: String::new(), fields })
     }
 
+    /// The fields of a request in other words.
+    pub fn translated(fields: Map<String, Value>) -> Self {
+        Self { path: String::new(), fields }
+    }
+
+    /// The fields that were not taken, in words that are the same.
+    pub fn left(self) -> Map<String, Value> {
+        self.fields
+    }
+
     /// The object at `path` of a request.
     pub fn of(path: &str, value: Value) -> Result<Self, Error> {
         let fields = typed(path, value)?;
@@ -56,11 +104,12 @@ impl Fields {
         }
     }
 
-    /// An error for a field that was not taken.
-    pub fn end(self) -> Result<(), Error> {
-        let Some(name) = self.fields.keys().next() else { return Ok(()) };
-        let name: String = self.path(name).chars().take(100).collect();
-        Err(Error::field(&name, format!("{name} is not supported")).with_code("unsupported"))
+    /// Ignores the fields that were not taken.
+    ///
+    /// # Errors
+    /// If `unknown` refuses them.
+    pub fn end(self, unknown: &Unknown) -> Result<(), Error> {
+        self.fields.keys().try_for_each(|name| unknown.ignore(&self.path(name)))
     }
 }
 

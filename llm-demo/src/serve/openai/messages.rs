@@ -1,34 +1,41 @@
 //! The beginning of a text: the messages of a chat, or a prompt.
 
 use ga10b_llm::chat::Message;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::serve::openai::error::Error;
 use crate::serve::openai::fields::{Field, Fields, typed};
+use crate::serve::openai::tools::of_message;
 
 /// A text to continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Prompt {
     Text(String),
     Tokens(Vec<u32>),
-    Texts(Vec<String>),
 }
 
-impl Field for Prompt {
-    const KIND: &'static str = "a string or a list of token numbers";
+/// The texts of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prompts(pub Vec<Prompt>);
+
+impl Field for Prompts {
+    const KIND: &'static str = "a string or a list of token numbers, or a list of such";
 
     fn of(value: Value) -> Result<Self, Value> {
-        let list = match value {
-            Value::String(text) => return Ok(Self::Text(text)),
-            Value::Array(list) => list,
-            value => return Err(value),
-        };
-        let token = |value: &Value| value.as_u64().and_then(|token| u32::try_from(token).ok());
-        if let Some(tokens) = list.iter().map(token).collect() {
-            return Ok(Self::Tokens(tokens));
+        if let Some(one) = prompt(&value) {
+            return Ok(Self(vec![one]));
         }
-        let text = |value: &Value| value.as_str().map(str::to_owned);
-        list.iter().map(text).collect::<Option<_>>().map(Self::Texts).ok_or(Value::Array(list))
+        let all = value.as_array().and_then(|list| list.iter().map(prompt).collect());
+        all.map(Self).ok_or(value)
+    }
+}
+
+fn prompt(value: &Value) -> Option<Prompt> {
+    let token = |value: &Value| value.as_u64().and_then(|token| u32::try_from(token).ok());
+    match value {
+        Value::String(text) => Some(Prompt::Text(text.clone())),
+        Value::Array(list) => list.iter().map(token).collect::<Option<_>>().map(Prompt::Tokens),
+        _ => None,
     }
 }
 
@@ -41,11 +48,18 @@ fn message(path: &str, value: Value) -> Result<Message, Error> {
     let mut fields = Fields::of(path, value)?;
     let missing = |path: &str| Error::field(path, format!("{path} is missing"));
     let role: String = fields.take("role")?.ok_or_else(|| missing(&fields.path("role")))?;
-    if fields.take::<Value>("tool_calls")?.is_some_and(|calls| given(&calls)) {
-        return Err(Error::field(&fields.path("tool_calls"), "tool calls are not supported"));
+    let mut more = Map::new();
+    let calls: Vec<Value> = fields.take("tool_calls")?.unwrap_or_default();
+    if !calls.is_empty() {
+        more.insert("tool_calls".into(), of_message(&fields.path("tool_calls"), calls)?.into());
+    }
+    for name in ["tool_call_id", "name"] {
+        more.extend(fields.take::<String>(name)?.map(|value| (name.to_owned(), value.into())));
     }
     let path = fields.path("content");
     let content = match fields.take::<Value>("content")? {
+        // A message of nothing but calls.
+        None if more.contains_key("tool_calls") => String::new(),
         None => return Err(Error::field(&path, "the message has no text")),
         Some(Value::String(text)) => text,
         Some(Value::Array(parts)) => {
@@ -56,7 +70,7 @@ fn message(path: &str, value: Value) -> Result<Message, Error> {
     };
     // OpenAI's newer name of it.
     let role = if role == "developer" { "system".to_owned() } else { role };
-    Ok(Message::new(role, content))
+    Ok(Message { more, ..Message::new(role, content) })
 }
 
 /// The text of a part of a message.

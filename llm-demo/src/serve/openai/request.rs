@@ -5,23 +5,29 @@ use ga10b_llm::chat::Message;
 use ga10b_llm::sampler::Penalties;
 use serde_json::{Map, Value};
 
-use crate::grammar::Grammar;
+use crate::serve::openai::answer::Kind;
 use crate::serve::openai::error::Error;
-use crate::serve::openai::fields::{Field, Fields, typed};
-use crate::serve::openai::messages::{Prompt, given, messages};
+use crate::serve::openai::fields::{Field, Fields, Unknown, typed};
+use crate::serve::openai::grammars::{self, Wanted as Constraint};
+use crate::serve::openai::messages::{Prompt, Prompts, given, messages};
+use crate::serve::openai::tools::{self, Tools};
 
 /// Most stop strings, and bytes of each.
 const MOST_STOPS: usize = 16;
 const LONGEST_STOP: usize = 256;
 /// Most tokens with a bias.
 const MOST_BIASES: usize = 1024;
+/// Most texts of a request.
+const MOST_TEXTS: u64 = 128;
+/// Most tokens whose probabilities are told beside that of the chosen one.
+const MOST_LOGPROBS: u64 = 20;
 
 /// The body of `/v1/chat/completions` and of `/v1/completions`.
 #[derive(Debug)]
 pub struct Body {
     pub model: Option<String>,
     messages: Option<Vec<Value>>,
-    prompt: Option<Prompt>,
+    prompt: Option<Prompts>,
     max_tokens: Option<u64>,
     max_completion_tokens: Option<u64>,
     temperature: Option<f32>,
@@ -29,6 +35,8 @@ pub struct Body {
     top_k: Option<u32>,
     min_p: Option<f32>,
     repeat_penalty: Option<f32>,
+    /// As in `transformers`: of the whole prompt and text.
+    repetition_penalty: Option<f32>,
     repeat_last_n: Option<u32>,
     presence_penalty: Option<f32>,
     frequency_penalty: Option<f32>,
@@ -42,32 +50,31 @@ pub struct Body {
     n: Option<u64>,
     best_of: Option<u64>,
     echo: Option<bool>,
-    grammar: Option<Grammar>,
+    ignore_eos: Option<bool>,
+    logprobs: Option<Value>,
+    top_logprobs: Option<u64>,
+    chat_template_kwargs: Option<Map<String, Value>>,
+    reasoning_effort: Option<String>,
+    grammar: Option<Constraint>,
+    tools: Option<Tools>,
     /// Fields that change an answer and are not supported, with values that may change nothing.
     absent: Vec<(&'static str, Value)>,
 }
 
 /// Fields that change an answer and are not supported, and the values that they may have.
 const ABSENT: [(&str, &[&str]); 8] = [
-    ("logprobs", &["false"]),
-    ("top_logprobs", &[]),
-    ("tools", &[]),
     ("functions", &[]),
-    ("tool_choice", &["\"none\""]),
     ("function_call", &["\"none\""]),
     ("modalities", &["[\"text\"]"]),
     ("suffix", &[]),
+    ("guided_regex", &[]),
+    ("guided_choice", &[]),
+    ("guided_grammar", &[]),
+    ("structured_outputs", &[]),
 ];
 /// Fields for the provider's records: without effect here.
-const RECORDS: [&str; 7] = [
-    "user",
-    "metadata",
-    "store",
-    "service_tier",
-    "safety_identifier",
-    "prompt_cache_key",
-    "parallel_tool_calls",
-];
+const RECORDS: [&str; 6] =
+    ["user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"];
 
 #[derive(Debug)]
 struct OneOrMore(Vec<String>);
@@ -108,7 +115,15 @@ pub struct Wanted {
     pub bias: Vec<(u32, f32)>,
     pub stops: Vec<String>,
     /// The constraint of the text.
-    pub grammar: Option<Grammar>,
+    pub grammar: Option<Constraint>,
+    /// Whether the model may not end the text.
+    pub endless: bool,
+    /// Texts of each prompt.
+    pub texts: usize,
+    /// Most likely tokens whose probabilities are told with that of each token, if they are.
+    pub logprobs: Option<usize>,
+    /// Variables of the template.
+    pub variables: Map<String, Value>,
     /// Most tokens; `None` for as many as the context has room for.
     pub count: Option<usize>,
     pub reuse: bool,
@@ -120,15 +135,23 @@ pub struct Wanted {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Start {
     Messages(Vec<Message>),
-    Prompt(Prompt),
+    Prompts(Vec<Prompt>),
 }
 
 impl Start {
+    /// The number of texts to continue.
+    pub fn texts(&self) -> usize {
+        match self {
+            Self::Messages(_) => 1,
+            Self::Prompts(prompts) => prompts.len(),
+        }
+    }
+
     /// The field that it is from.
     pub fn field(&self) -> &'static str {
         match self {
             Self::Messages(_) => "messages",
-            Self::Prompt(_) => "prompt",
+            Self::Prompts(_) => "prompt",
         }
     }
 }
@@ -137,9 +160,8 @@ impl Body {
     /// Reads a body.
     ///
     /// # Errors
-    /// For what is no JSON object, and for a field that is unknown or of another type, by its name.
-    pub fn read(body: &[u8]) -> Result<Self, Error> {
-        let mut fields = Fields::parse(body)?;
+    /// For a field of another type, by its name; for one that `unknown` refuses.
+    pub fn of(mut fields: Fields, unknown: &Unknown) -> Result<Self, Error> {
         for name in RECORDS {
             fields.take::<Value>(name)?;
         }
@@ -152,7 +174,7 @@ impl Body {
                 // Padding against observers of the length.
                 options.take::<bool>("include_obfuscation")?;
                 let usage = options.take("include_usage")?;
-                options.end()?;
+                options.end(unknown)?;
                 Some(usage.unwrap_or(false))
             }
         };
@@ -167,6 +189,7 @@ impl Body {
             top_k: fields.take("top_k")?,
             min_p: fields.take("min_p")?,
             repeat_penalty: fields.take("repeat_penalty")?,
+            repetition_penalty: fields.take("repetition_penalty")?,
             repeat_last_n: fields.take("repeat_last_n")?,
             presence_penalty: fields.take("presence_penalty")?,
             frequency_penalty: fields.take("frequency_penalty")?,
@@ -179,10 +202,16 @@ impl Body {
             n: fields.take("n")?,
             best_of: fields.take("best_of")?,
             echo: fields.take("echo")?,
-            grammar: fields.take("response_format")?.map(grammar).transpose()?.flatten(),
+            ignore_eos: fields.take("ignore_eos")?,
+            logprobs: fields.take("logprobs")?,
+            top_logprobs: fields.take("top_logprobs")?,
+            chat_template_kwargs: fields.take("chat_template_kwargs")?,
+            reasoning_effort: fields.take("reasoning_effort")?,
+            grammar: grammars::take(&mut fields, unknown)?,
+            tools: tools::take(&mut fields, unknown)?,
             absent,
         };
-        fields.end()?;
+        fields.end(unknown)?;
         Ok(body)
     }
 
@@ -198,24 +227,30 @@ impl Body {
         messages(list.ok_or_else(|| Error::field("messages", "there are no messages"))?)
     }
 
-    /// The text that a completion continues.
-    pub fn prompt(&mut self) -> Result<Prompt, Error> {
+    /// The texts that a completion continues.
+    pub fn prompts(&mut self) -> Result<Vec<Prompt>, Error> {
         if self.messages.is_some() {
             return Err(Error::field("messages", "messages go to /v1/chat/completions"));
         }
         if self.echo == Some(true) {
             return Err(Error::field("echo", "echo is not supported: the prompt is not repeated"));
         }
+        if self.tools.is_some() {
+            return Err(Error::field("tools", "tools are part of a chat"));
+        }
         match self.prompt.take() {
             None => Err(Error::field("prompt", "there is no prompt")),
-            Some(Prompt::Texts(mut texts)) if texts.len() == 1 => Ok(Prompt::Text(texts.remove(0))),
-            Some(Prompt::Texts(_)) => Err(Error::field("prompt", "one prompt per request is supported")),
-            Some(prompt) => Ok(prompt),
+            Some(Prompts(prompts)) => Ok(prompts),
         }
     }
 
-    /// The rest of the request, for a model of `vocab` tokens.
-    pub fn wanted(&self, defaults: &Defaults, vocab: usize) -> Result<Wanted, Error> {
+    /// The rest of a request for `kind` with `prompts` prompts, for a model of `vocab` tokens.
+    pub fn wanted(
+        &self,
+        (kind, prompts): (Kind, usize),
+        defaults: &Defaults,
+        vocab: usize,
+    ) -> Result<Wanted, Error> {
         self.refuse()?;
         let within = |name, value: Option<f32>, least: f32, most: f32| match value {
             Some(value) if !(least..=most).contains(&value) => {
@@ -234,9 +269,12 @@ impl Body {
         let usual = &defaults.penalties;
         let presence = within("presence_penalty", self.presence_penalty, -2.0, 2.0)?;
         let frequency = within("frequency_penalty", self.frequency_penalty, -2.0, 2.0)?;
+        let repetition = within("repetition_penalty", self.repetition_penalty, 0.1, 10.0)?;
+        let repeat = within("repeat_penalty", self.repeat_penalty, 0.1, 10.0)?;
+        let last = if repetition.is_some() { usize::MAX } else { usual.last };
         let penalties = Penalties {
-            repeat: within("repeat_penalty", self.repeat_penalty, 0.1, 10.0)?.unwrap_or(usual.repeat),
-            last: self.repeat_last_n.map_or(usual.last, |n| n as usize),
+            repeat: repeat.or(repetition).unwrap_or(usual.repeat),
+            last: self.repeat_last_n.map_or(last, |n| n as usize),
             presence: presence.unwrap_or(usual.presence),
             frequency: frequency.unwrap_or(usual.frequency),
         };
@@ -254,6 +292,10 @@ impl Body {
             bias: self.bias(vocab)?.unwrap_or_else(|| defaults.bias.clone()),
             stops: self.stops()?,
             grammar: self.grammar.clone(),
+            endless: self.ignore_eos.unwrap_or(false),
+            texts: self.texts(prompts)?,
+            logprobs: self.logprobs(kind)?,
+            variables: self.chat_template_kwargs.clone().unwrap_or_default(),
             count: count.map(|n| usize::try_from(n).unwrap_or(usize::MAX)),
             reuse: self.cache_prompt.unwrap_or(true),
             stream: self.stream.unwrap_or(false),
@@ -261,16 +303,65 @@ impl Body {
         })
     }
 
-    /// An error for what changes an answer and is not supported.
-    fn refuse(&self) -> Result<(), Error> {
-        let one = |name, n: Option<u64>| match n {
-            None | Some(1) => Ok(()),
-            Some(n) => {
-                Err(Error::field(name, format!("{name} is {n}; 1 is supported, send several requests")))
+    /// The number of texts of each prompt.
+    fn texts(&self, prompts: usize) -> Result<usize, Error> {
+        let n = self.n.unwrap_or(1);
+        if self.best_of.is_some_and(|best| best != n) {
+            let message = format!("best_of is supported where it is n, {n}: all texts are answers");
+            return Err(Error::field("best_of", message));
+        }
+        let most = MOST_TEXTS / prompts.max(1) as u64;
+        match n {
+            _ if most == 0 => {
+                Err(Error::field("prompt", format!("a request has at most {MOST_TEXTS} prompts")))
+            }
+            n if (1..=most).contains(&n) => Ok(n as usize),
+            n => Err(Error::field("n", format!("n is {n}, it has to be from 1 to {most}"))),
+        }
+    }
+
+    /// How many probabilities are told with each token, if they are.
+    fn logprobs(&self, kind: Kind) -> Result<Option<usize>, Error> {
+        let Some(logprobs) = &self.logprobs else {
+            return match self.top_logprobs {
+                None | Some(0) => Ok(None),
+                Some(_) => Err(Error::field("top_logprobs", "top_logprobs needs \"logprobs\": true")),
+            };
+        };
+        let (name, count) = match (kind, logprobs) {
+            (_, Value::Bool(false)) => return Ok(None),
+            (Kind::Completion, Value::Number(_)) => ("logprobs", typed("logprobs", logprobs.clone())?),
+            _ => {
+                typed::<bool>("logprobs", logprobs.clone())?;
+                ("top_logprobs", self.top_logprobs.unwrap_or(0))
             }
         };
-        one("n", self.n)?;
-        one("best_of", self.best_of)?;
+        match count {
+            0..=MOST_LOGPROBS => Ok(Some(count as usize)),
+            _ => {
+                Err(Error::field(name, format!("{name} is {count}, it has to be from 0 to {MOST_LOGPROBS}")))
+            }
+        }
+    }
+
+    /// The functions that the model may call, whose calls are what the text has to be.
+    pub fn tools(&self) -> Result<Option<&Tools>, Error> {
+        match (&self.tools, &self.grammar) {
+            (Some(_), Some(grammar)) => {
+                let message = format!("tools and {} both say what the text has to be", grammar.field);
+                Err(Error::field("tools", message).with_code("unsupported"))
+            }
+            (tools, _) => Ok(tools.as_ref()),
+        }
+    }
+
+    /// The variable of a template that says how long the model thinks.
+    pub fn effort(&self) -> Option<&str> {
+        self.reasoning_effort.as_deref()
+    }
+
+    /// An error for what changes an answer and is not supported.
+    fn refuse(&self) -> Result<(), Error> {
         for (name, value) in &self.absent {
             let harmless =
                 ABSENT.into_iter().find(|(absent, _)| absent == name).map_or(&[][..], |(_, all)| all);
@@ -316,43 +407,6 @@ impl Body {
         }
         Ok(stops)
     }
-}
-
-/// The constraint that `response_format` names.
-fn grammar(format: Value) -> Result<Option<Grammar>, Error> {
-    const FIELD: &str = "response_format";
-    let mut format = Fields::of(FIELD, format)?;
-    let kind: Option<String> = format.take("type")?;
-    let schema: Option<Value> = format.take("json_schema")?;
-    format.end()?;
-    let grammar = match (kind.as_deref(), schema) {
-        (Some("text"), None) => None,
-        (Some("json_object"), None) => Some(Grammar::Object),
-        (Some("json_schema"), Some(schema)) => {
-            let mut named = Fields::of("response_format.json_schema", schema)?;
-            // Whatever `strict` says, the text is what the schema accepts.
-            named.take::<bool>("strict")?;
-            named.take::<String>("name")?;
-            named.take::<String>("description")?;
-            let schema: Option<Map<String, Value>> = named.take("schema")?;
-            named.end()?;
-            let missing = || Error::field(FIELD, "response_format.json_schema.schema is missing");
-            Some(Grammar::Schema(schema.ok_or_else(missing)?.into()))
-        }
-        (Some("json_schema"), None) => {
-            return Err(Error::field(FIELD, "response_format.json_schema is missing"));
-        }
-        (Some("text" | "json_object"), Some(_)) => {
-            return Err(Error::field(FIELD, "response_format.json_schema is for the type \"json_schema\""));
-        }
-        (kind, _) => {
-            let kind: String = kind.unwrap_or("missing").chars().take(100).collect();
-            let message =
-                format!("response_format.type is {kind:?}: text, json_object and json_schema are supported");
-            return Err(Error::field(FIELD, message).with_code("unsupported"));
-        }
-    };
-    Ok(grammar)
 }
 
 /// A number that differs from one request to the next; nothing secret depends on it.

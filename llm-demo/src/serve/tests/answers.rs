@@ -155,7 +155,7 @@ fn tokens_are_a_prompt_too() {
     for prompt in ["[0,626,627,259,404]", "[\"Once upon a time\"]"] {
         assert_eq!(ask(prompt).json()["choices"][0]["text"], STORY, "{prompt}");
     }
-    for prompt in ["[]", "[0,1024]", "[\"a\",\"b\"]", "[[1]]", "7"] {
+    for prompt in ["[]", "[0,1024]", "[[0,626],[1024]]", "[\"a\",1]", "[[]]", "7"] {
         let reply = ask(prompt);
         assert_eq!(reply.status, 400, "{prompt}: {reply:?}");
     }

@@ -18,7 +18,7 @@ fn refused(reply: &Reply) -> (u16, Value, String) {
 
 #[test]
 fn a_field_of_another_type_is_named() {
-    let server = Server::start(Setup::default());
+    let server = Server::start(Setup { strict: true, ..Setup::default() });
     for (field, value, words) in [
         ("temperature", json!("hot"), "temperature has to be a number, it is a string"),
         ("temperature", json!([1]), "temperature has to be a number, it is a list"),
@@ -36,7 +36,11 @@ fn a_field_of_another_type_is_named() {
         ("logit_bias", json!([1]), "logit_bias has to be an object, it is a list"),
         ("logit_bias.5", json!("high"), "logit_bias.5 has to be a number, it is a string"),
         ("model", json!(5), "model has to be a string, it is 5"),
-        ("prompt", json!({}), "prompt has to be a string or a list of token numbers, it is an object"),
+        (
+            "prompt",
+            json!({}),
+            "prompt has to be a string or a list of token numbers, or a list of such, it is an object",
+        ),
         ("prompt", json!([1, "a"]), "prompt has to be a string or a list of token numbers"),
         ("prompt", json!([-1]), "prompt has to be a string or a list of token numbers"),
         ("prompt", json!([1024]), "token 1024 is outside the vocabulary of 1024"),

@@ -19,12 +19,14 @@ use tokio::runtime;
 use tokio::sync::watch;
 
 use crate::serve::access::Access;
-use crate::serve::app::{App, Limits, Own, router};
+use crate::serve::app::router;
 use crate::serve::batch::{Batch, Sharing};
 use crate::serve::listen;
 use crate::serve::metrics::Metrics;
+use crate::serve::openai::fields::Unknown;
 use crate::serve::openai::request::Defaults;
 use crate::serve::scheduler::{self, Build, Options};
+use crate::serve::state::{App, Limits, Own};
 
 /// `vadd_f32`.
 const VADD: &[u8] = include_bytes!("../../../../hcq/tests/data/01_vecadd.sm_87.cubin");
@@ -199,6 +201,8 @@ pub struct Setup {
     pub patience: Duration,
     /// Whether there is a prefix cache.
     pub caches: bool,
+    /// Whether fields without effect are refused.
+    pub strict: bool,
 }
 
 impl Default for Setup {
@@ -208,10 +212,11 @@ impl Default for Setup {
             parallel: 1,
             waiting: 8,
             limits: Limits::default(),
-            access: Access { key: None, loopback: true },
+            access: Access { loopback: true, ..Access::default() },
             template: Some("{% for m in messages %}{{ m.content }}{% endfor %}"),
             patience: PATIENCE,
             caches: true,
+            strict: false,
         }
     }
 }
@@ -264,7 +269,7 @@ impl Server {
         let model = Box::leak(Box::new(embedded::model().expect("a model")));
         let tokenizer = Arc::new(Tokenizer::from_gguf(&model.gguf).expect("a tokenizer"));
         let (plan, metrics) = (Arc::new(plan), Arc::new(Metrics::default()));
-        let Setup { context, parallel, waiting, limits, access, template, patience, caches } = setup;
+        let Setup { context, parallel, waiting, limits, access, template, patience, caches, strict } = setup;
         let template = template.map(|source| Template::new(source, "", "").expect("a template"));
 
         let words: &'static Tokenizer = Box::leak(Box::new(Tokenizer::from_gguf(&model.gguf).expect("one")));
@@ -299,6 +304,8 @@ impl Server {
             defaults,
             limits,
             access,
+            unknown: Unknown::new(strict),
+            parallel,
             own: Own::default(),
         };
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -100,7 +100,7 @@ fn a_constraint_is_of_one_request() {
 
 #[test]
 fn a_schema_that_cannot_be_is_refused_with_its_place() {
-    let server = Server::start(Setup::default());
+    let server = Server::start(Setup { strict: true, ..Setup::default() });
     let nested = |inner: Value| json!({"type": "object", "properties": {"a": inner}});
     for (format, param, words) in [
         (format(json!({"type": "thing"})), "response_format", "#: "),

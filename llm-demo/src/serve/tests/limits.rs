@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::serve::access::Access;
-use crate::serve::app::Limits;
+use crate::serve::state::Limits;
 use crate::serve::tests::fixture::{Server, Setup, completion, post, receive};
 
 const COMPLETIONS: &str = "/v1/completions";
@@ -15,16 +14,20 @@ const CHAT: &str = "/v1/chat/completions";
 
 #[test]
 fn what_is_not_supported_is_refused_by_name() {
-    let server = Server::start(Setup::default());
+    let server = Server::start(Setup { strict: true, ..Setup::default() });
     for (field, value) in [
-        ("n", "2"),
+        ("n", "0"),
+        ("n", "129"),
         ("best_of", "3"),
-        ("logprobs", "1"),
-        ("logprobs", "true"),
+        ("logprobs", "21"),
+        ("logprobs", "\"all\""),
         ("top_logprobs", "2"),
-        ("tools", "[{\"type\": \"function\"}]"),
+        ("guided_regex", "\"a*\""),
+        ("structured_outputs", "{\"regex\": \"a*\"}"),
+        ("grammar", "\"root ::= \\\"a\\\"\""),
+        ("guided_json", "\"{\""),
         ("functions", "[{}]"),
-        ("tool_choice", "\"auto\""),
+        ("tool_choice", "\"required\""),
         ("response_format", "{\"type\": \"xml\"}"),
         ("response_format", "{\"type\": \"json_schema\"}"),
         ("echo", "true"),
@@ -69,7 +72,7 @@ fn messages_have_to_be_messages() {
             json!([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}]}]),
             "image_url",
         ),
-        (json!([{"role": "assistant", "content": "x", "tool_calls": [{}]}]), "tool calls"),
+        (json!([{"role": "assistant", "content": "x", "tool_calls": [{}]}]), "tool_calls[0].function"),
         (json!("hello"), "messages has to be a list, it is a string"),
     ] {
         let reply = server.post(CHAT, &json!({"messages": messages}).to_string());
@@ -187,28 +190,4 @@ fn who_takes_nothing_of_an_answer_is_disconnected() {
     // There is one place, which is free when the connection is closed.
     server.until("healthy", |server| server.get("/health").status == 200);
     drop(stream);
-}
-
-#[test]
-fn a_key_and_a_host_are_asked_for() {
-    let access = Access { key: Some("secret".into()), loopback: true };
-    let server = Server::start(Setup { access, ..Setup::default() });
-    let reply = server.complete("\"max_tokens\": 1");
-    assert_eq!((reply.status, reply.json()["error"]["code"].clone()), (401, json!("invalid_api_key")));
-    assert_eq!(server.get("/v1/models").status, 401);
-    assert_eq!(server.get("/metrics").status, 401);
-    assert_eq!(server.get("/").status, 200);
-    server.until("healthy", |server| server.get("/health").status == 200);
-    let with = |headers: &str| {
-        let request = post(COMPLETIONS, &completion("\"max_tokens\": 1"));
-        let request = request.replace("Host: localhost\r\n", headers);
-        receive(server.send(&request)).status
-    };
-    assert_eq!(with("Host: localhost\r\nAuthorization: Bearer secret\r\n"), 200);
-    assert_eq!(with("Host: localhost\r\nAuthorization: Bearer other\r\n"), 401);
-    assert_eq!(with("Host: evil.example\r\nAuthorization: Bearer secret\r\n"), 403);
-    assert_eq!(
-        with("Host: localhost\r\nOrigin: http://evil.example\r\nAuthorization: Bearer secret\r\n"),
-        403
-    );
 }

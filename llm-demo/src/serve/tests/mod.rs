@@ -2,8 +2,12 @@
 
 mod answers;
 mod batch;
+mod doors;
 mod failures;
 mod fields;
 mod fixture;
 mod grammar;
 mod limits;
+mod requests;
+mod responses;
+mod tools;

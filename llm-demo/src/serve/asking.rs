@@ -1,0 +1,177 @@
+//! Requests for the engine, and the events that it answers with.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use axum::http::header::{HeaderMap, HeaderName, HeaderValue};
+use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::{StreamExt, stream};
+use ga10b_llm::Sampler;
+use serde_json::{Map, Value};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::spawn_blocking;
+
+use crate::grammar::{Calls, Grammar};
+use crate::serve::job::{Event, Failure, Request};
+use crate::serve::openai::answer::Kind;
+use crate::serve::openai::error::Error;
+use crate::serve::openai::grammars::Wanted as Constraint;
+use crate::serve::openai::messages::Prompt;
+use crate::serve::openai::request::{Body, Start, Wanted};
+use crate::serve::state::{App, known};
+
+/// Interval of empty lines in a stream whose next text takes long.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// Events of the texts of a request, with their numbers.
+pub type Events = UnboundedReceiver<(usize, Event)>;
+
+/// The texts that a request asks for.
+pub struct Asked {
+    /// One after the other for each prompt.
+    pub requests: Vec<Request>,
+    /// Texts of each prompt.
+    pub texts: usize,
+    /// The calls that a text may have.
+    pub calls: Option<Calls>,
+    pub is_stream: bool,
+    /// Whether a stream ends with the numbers of tokens.
+    pub usage: bool,
+}
+
+/// Reads what a request asks for.
+pub async fn ask(app: &Arc<App>, kind: Kind, mut body: Body) -> Result<Asked, Error> {
+    known(app, body.model.as_deref())?;
+    let start = match kind {
+        Kind::Chat => Start::Messages(body.messages()?),
+        Kind::Completion => Start::Prompts(body.prompts()?),
+    };
+    let mut wanted = body.wanted((kind, start.texts()), &app.defaults, app.tokenizer.vocab())?;
+    if let Some(effort) = body.effort() {
+        match app.template.as_ref().is_some_and(|template| template.takes("reasoning_effort")) {
+            true => _ = wanted.variables.insert("reasoning_effort".into(), effort.into()),
+            false => app.unknown.ignore("reasoning_effort")?,
+        }
+    }
+    let tools = body.tools()?;
+    let calls = tools.map(|tools| tools.calls(app.template.as_ref())).transpose()?;
+    if let (Some(tools), Some(calls)) = (tools, &calls) {
+        wanted.variables.insert("tools".into(), tools.list.clone().into());
+        wanted.grammar = Some(Constraint { field: "tools", grammar: Grammar::Calls(calls.clone()) });
+    }
+    let (is_stream, usage, texts) = (wanted.stream, wanted.usage, wanted.texts);
+    let requests = prepare(Arc::clone(app), start, wanted).await?;
+    Ok(Asked { requests, texts, calls, is_stream, usage })
+}
+
+/// The requests for the engine: texts become tokens.
+async fn prepare(app: Arc<App>, start: Start, wanted: Wanted) -> Result<Vec<Request>, Error> {
+    let field = start.field();
+    let Wanted { sampling, penalties, mut bias, stops, grammar, count, reuse, .. } = wanted;
+    let Wanted { endless, texts, logprobs, variables, .. } = wanted;
+    // Nothing closes it. The work goes on when the client goes away, and keeps its place.
+    let permit = Arc::clone(&app.own.tokenizing).acquire_owned().await.ok();
+    let shared = Arc::clone(&app);
+    let is_free = grammar.is_none();
+    let work = move || {
+        let _permit = permit;
+        let constraint = grammar.map(|grammar| shared.constraint(&grammar)).transpose()?;
+        Ok::<_, Error>((tokens(&shared, start, &variables)?, constraint))
+    };
+    let prepared = spawn_blocking(work).await;
+    let (prompts, constraint) = prepared.map_err(|error| {
+        Error::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the tokenizer failed: {error}"))
+    })??;
+    let context = app.context;
+    for prompt in &prompts {
+        if prompt.is_empty() {
+            return Err(Error::field(field, "the prompt is empty and the model has no token to begin with"));
+        }
+        if prompt.len() > context {
+            let message = format!("the prompt has {} tokens, and the context has {context}", prompt.len());
+            return Err(Error::field(field, message).with_code("context_length_exceeded"));
+        }
+    }
+    // A text by a grammar ends with it.
+    if endless && is_free {
+        bias.extend(app.tokenizer.ends().iter().map(|end| (*end, f32::NEG_INFINITY)));
+    }
+    let request = |prompt: &Vec<u32>, number: u64| {
+        let mut sampling = sampling;
+        sampling.seed = sampling.seed.wrapping_add(number);
+        let mut sampler = Sampler::new(sampling).with_penalties(penalties).with_bias(bias.clone());
+        if let Some(constraint) = &constraint {
+            sampler = sampler.with_constraint(constraint.copied());
+        }
+        if let Some(most) = logprobs {
+            sampler = sampler.with_logprobs(most);
+        }
+        let count = count.unwrap_or(usize::MAX);
+        Request { prompt: prompt.clone(), sampler, stops: stops.clone(), count, reuse }
+    };
+    Ok(prompts
+        .iter()
+        .flat_map(|prompt| (0..texts as u64).map(move |number| (prompt, number)))
+        .map(|(prompt, number)| request(prompt, number))
+        .collect())
+}
+
+/// The tokens of each prompt.
+fn tokens(app: &App, start: Start, variables: &Map<String, Value>) -> Result<Vec<Vec<u32>>, Error> {
+    let field = start.field();
+    let bad = |error: ga10b_llm::Error| Error::field(field, format!("{:#}", anyhow::Error::from(error)));
+    let prompts = match start {
+        Start::Messages(messages) => {
+            let template = app.template.as_ref().ok_or_else(|| {
+                let message = "the model has no template of conversations (tokenizer.chat_template): it takes \
+                               prompts, /v1/completions; or start the server with --template FILE";
+                Error::field(field, message).with_code("no_template")
+            })?;
+            vec![Prompt::Text(template.render_with(&messages, true, variables).map_err(bad)?)]
+        }
+        Start::Prompts(prompts) => prompts,
+    };
+    let one = |prompt| match prompt {
+        Prompt::Tokens(tokens) => app.in_vocabulary("prompt", tokens),
+        Prompt::Text(text) => app.tokenizer.encode_formatted(&text).map_err(bad),
+    };
+    prompts.into_iter().map(one).collect()
+}
+
+/// The next event; a failure after the worker has gone.
+pub async fn next(events: &mut Events) -> (usize, Event) {
+    let gone = || (0, Event::Failed(Failure::Engine("the engine ended without an answer".into())));
+    events.recv().await.unwrap_or_else(gone)
+}
+
+/// The first event, on which the status of an answer depends.
+pub async fn first(events: &mut Events) -> Result<(usize, Event), Error> {
+    match next(events).await {
+        (_, Event::Failed(failure)) => Err(failure.into()),
+        first => Ok(first),
+    }
+}
+
+/// The header with the name of an answer.
+pub fn request_id(id: &str) -> HeaderMap {
+    let value = HeaderValue::from_str(id).ok();
+    value.map(|id| (HeaderName::from_static("x-request-id"), id)).into_iter().collect()
+}
+
+/// Events of a stream.
+pub trait Streamed: Send + 'static {
+    /// The next ones; `None` at the end.
+    fn next(&mut self) -> impl Future<Output = Option<Vec<SseEvent>>> + Send;
+}
+
+/// A stream as an answer. Dropping it cancels the request.
+pub fn stream_of(streamed: impl Streamed) -> Response {
+    let chunks = stream::unfold(streamed, |mut streamed| async move {
+        let events = streamed.next().await?;
+        Some((stream::iter(events.into_iter().map(Ok::<_, Infallible>)), streamed))
+    });
+    Sse::new(chunks.flatten()).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
+}
