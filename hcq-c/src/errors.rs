@@ -1,4 +1,4 @@
-//! What a program asks about the calls that failed, and about the library.
+//! Questions of a program about the calls that failed, and about the library.
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char};

@@ -12,13 +12,13 @@ pub(crate) trait Locked: Sync {
     fn hold(&'static self) -> Box<dyn Any>;
 }
 
-/// What forks hold.
+/// Everything that forks hold.
 static ALL: Mutex<Vec<&'static dyn Locked>> = Mutex::new(Vec::new());
 
 type All = MutexGuard<'static, Vec<&'static dyn Locked>>;
 
 thread_local! {
-    /// What a fork of this thread holds.
+    /// The locks that a fork of this thread holds.
     static HELD: RefCell<Option<(All, Vec<Box<dyn Any>>)>> = const { RefCell::new(None) };
 }
 

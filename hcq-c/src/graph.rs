@@ -103,7 +103,7 @@ impl Built {
     }
 }
 
-/// Who was built meanwhile, by another thread, has been freed.
+/// The answer for a builder that was built meanwhile, by another thread.
 fn built() -> Failure {
     Failure::new(hcq_status::HCQ_ERROR_HANDLE_FREED, "the graph builder was freed before")
 }

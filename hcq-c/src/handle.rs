@@ -10,7 +10,7 @@ use crate::status::hcq_status;
 
 /// A type of the header whose pointers are handles.
 pub(crate) trait Handle: Sized {
-    /// What a handle stands for.
+    /// The object that a handle stands for.
     type Object: Send + Sync + 'static;
 
     fn registry() -> &'static Registry<Self::Object>;
