@@ -28,11 +28,11 @@ names = {t["name"] for p in packages for t in p["targets"] if "test" in t["kind"
 print(*("-p " + p["name"] for p in packages), *("--test " + t for t in sorted(names) if tests))' "$@"
 }
 
-# Tests that do not run here. One that starts the built program cannot: nothing executes an aarch64 program but
-# qemu, which is given the test alone. Neither do those run that decode most on the software GPU, since
+# Tests that do not run here. One that starts the built program, or compiles one, cannot: nothing executes an
+# aarch64 program but qemu, which is given the test alone. Neither do those run that decode most on the software GPU, since
 # emulation is about eight times slower; nor those of the software GPU's clock and of its time slices, which
 # expect a host that keeps up.
-left_out="$(printf -- '--skip %s:: ' cli doctor examples live mistakes provoke trace watch engine conformance cubins long_context tuning time preemption) --skip no_verdict_gets_worse"
+left_out="$(printf -- '--skip %s:: ' cli doctor examples live mistakes provoke trace watch engine conformance cubins long_context tuning time preemption programs) --skip no_verdict_gets_worse"
 
 # The properties keep their shape with fewer cases.
 export PROPTEST_CASES="${PROPTEST_CASES:-16}"

@@ -64,7 +64,7 @@ fail() {
     exit 1
 }
 
-package=${1:-$(ls target/packages/*_arm64.deb 2>/dev/null || true)}
+package=${1:-$(ls target/packages/ga10b-toolkit_*_arm64.deb 2>/dev/null || true)}
 [ -f "$package" ] || fail "no package: tools/package.sh makes one"
 [ "$(id -u)" = 0 ] || fail "root alone can make a system"
 needed=(debootstrap)

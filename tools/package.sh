@@ -1,12 +1,14 @@
 #!/bin/sh
 # Makes what a Jetson with JetPack 6 or 7 installs, without a compiler there: a tarball and a Debian package
-# of nvdiag, llm-demo, libnvgpu_sim.so, libnvdiag_capture.so, the manual pages, the completions, the
-# documentation, a unit of systemd (not enabled) and the licence.
+# of nvdiag, llm-demo, libhcq.so, libnvgpu_sim.so, libnvdiag_capture.so, the manual pages, the completions, the
+# documentation, a unit of systemd (not enabled) and the licence. What C and C++ programs are compiled with
+# is in the tarball and in a Debian package of its own.
 #
 #   tools/package.sh            built for speed; into target/packages
 #   tools/package.sh --check    built as the checks build, then unpacked and started (in CI under qemu)
 #
-# The files are ga10b-toolkit-VERSION-aarch64.tar.xz and ga10b-toolkit_VERSION_arm64.deb. The same commit and
+# The files are ga10b-toolkit-VERSION-aarch64.tar.xz, ga10b-toolkit_VERSION_arm64.deb and
+# ga10b-toolkit-dev_VERSION_arm64.deb. The same commit and
 # the same compiler give the same bytes (tools/check-reproducible.sh): times are the commit's, or
 # SOURCE_DATE_EPOCH.
 #
@@ -24,16 +26,16 @@ profile=release check=
 case "${1:-}" in
 '') ;;
 --check) profile=ci check=yes ;;
-*) sed -n '2,15s/^# \{0,1\}//p' "$0"; exit 2 ;;
+*) sed -n '2,17s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac
 
 name=ga10b-toolkit
 maintainer="the ga10b toolkit's authors <nobody@example.com>"
 triple=aarch64-unknown-linux-gnu
-crates="-p nvdiag -p llm-demo -p ga10b-sim-preload -p ga10b-capture-preload"
+crates="-p nvdiag -p llm-demo -p hcq-c -p ga10b-sim-preload -p ga10b-capture-preload"
 if [ "$(uname -m)" = aarch64 ]; then
     runner=
-    readelf=readelf strip=strip
+    readelf=readelf strip=strip cc=cc
     out=$PWD/target/$profile
     export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUSTFLAGS="$(tools/remap-paths.sh)"
     # shellcheck disable=SC2086
@@ -41,7 +43,7 @@ if [ "$(uname -m)" = aarch64 ]; then
 else
     . tools/cross-aarch64.sh
     runner=$CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER
-    readelf=aarch64-linux-gnu-readelf strip=aarch64-linux-gnu-strip
+    readelf=aarch64-linux-gnu-readelf strip=aarch64-linux-gnu-strip cc=aarch64-linux-gnu-gcc
     out=$CARGO_TARGET_DIR/$triple/$profile
     # shellcheck disable=SC2086
     cargo build --profile "$profile" --target "$triple" $crates
@@ -52,18 +54,21 @@ packages=$PWD/target/packages
 stage=$packages/$name-$version-aarch64
 tarball=$stage.tar.xz
 package=$packages/${name}_${version}_arm64.deb
+dev=$packages/${name}-dev_${version}_arm64.deb
 rm -rf "$packages"
 mkdir -p "$stage/bin" "$stage/lib/systemd/system" "$stage/share/doc/$name" "$stage/share/man/man1" \
     "$stage/share/bash-completion/completions" "$stage/share/zsh/site-functions" \
     "$stage/share/fish/vendor_completions.d"
 install -m 755 "$out/nvdiag" "$out/llm-demo" "$stage/bin"
 install -m 644 "$out/libnvgpu_sim.so" "$out/libnvdiag_capture.so" "$stage/lib"
+CC=$cc tools/c-library.sh "$out/libhcq_c.a" "$stage"
+"$strip" --strip-debug "$stage/lib/libhcq.a"
 install -m 644 tools/nvdiag-watch.service "$stage/lib/systemd/system"
 fail() {
     echo "package: $*" >&2
     exit 1
 }
-for file in "$stage"/bin/* "$stage"/lib/*.so; do
+for file in "$stage"/bin/* "$stage"/lib/libnv*.so "$stage/lib/libhcq.so.$version"; do
     "$strip" --strip-debug "$file"
     newest=$($readelf --version-info --wide "$file" | grep -o 'GLIBC_2\.[0-9]*' | sort -t. -k2 -n -u | tail -n 1)
     [ "${newest#GLIBC_2.}" -le 35 ] || fail "$file needs $newest, and JetPack 6 has GLIBC_2.35"
@@ -76,7 +81,7 @@ for file in "$stage"/bin/* "$stage"/lib/*.so; do
 done
 install -m 644 LICENSE README.md CHANGELOG.md "$stage/share/doc/$name"
 cp -r docs "$stage/share/doc/$name/docs"
-for file in "$(basename "$tarball")" "$(basename "$package")"; do
+for file in "$(basename "$tarball")" "$(basename "$package")" "$(basename "$dev")"; do
     grep -qF "$file" README.md || fail "README.md does not name $file"
 done
 start() {
@@ -110,8 +115,17 @@ $name ($version) unstable; urgency=medium
 
  -- $maintainer  $(date -u -R -d "@$SOURCE_DATE_EPOCH")
 CHANGES
+# What programs are compiled with goes to a package of its own.
+devdeb=$packages/deb-dev
+mkdir -p "$devdeb/DEBIAN" "$devdeb/usr/lib" "$devdeb/usr/share/doc"
+mv "$deb/usr/include" "$devdeb/usr"
+mv "$deb/usr/lib/pkgconfig" "$deb/usr/lib/cmake" "$deb/usr/lib/libhcq.so" "$deb/usr/lib/libhcq.a" "$devdeb/usr/lib"
+ln -s "$name" "$devdeb/usr/share/doc/$name-dev"
 # The sum of the files in whole KiB: `du` would count the blocks of this machine's file system.
-size=$(find "$deb/usr" -type f -printf '%s\n' | awk '{ kib += int(($1 + 1023) / 1024) } END { print kib }')
+size_of() {
+    find "$1" -type f -printf '%s\n' | awk '{ kib += int(($1 + 1023) / 1024) } END { print kib }'
+}
+size=$(size_of "$deb/usr")
 cat >"$deb/DEBIAN/control" <<CONTROL
 Package: $name
 Version: $version
@@ -141,10 +155,27 @@ POSTINST
 chmod 755 "$deb/DEBIAN/postinst"
 # The loader's list of libraries is made anew: the two are found by name in LD_PRELOAD.
 echo 'activate-noawait ldconfig' >"$deb/DEBIAN/triggers"
-(cd "$deb" && find usr -type f -print0 | sort -z | xargs -0 md5sum) >"$deb/DEBIAN/md5sums"
-find "$deb" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
-DPKG_DEB_THREADS_MAX=1 dpkg-deb --root-owner-group -Zxz -z6 --build "$deb" "$package" >/dev/null
-rm -rf "$deb" "$stage"
+cat >"$devdeb/DEBIAN/control" <<CONTROL
+Package: $name-dev
+Version: $version
+Architecture: arm64
+Maintainer: $maintainer
+Installed-Size: $(size_of "$devdeb/usr")
+Depends: $name (= $version), libc6-dev
+Section: libdevel
+Priority: optional
+Description: hardware command queues for C and C++ programs
+ hcq.h, hcq.hpp, libhcq.a and the files by which pkg-config and CMake find them:
+ launches kernels on a Jetson's GPU through the kernel driver, without CUDA.
+CONTROL
+build() {
+    (cd "$1" && find usr -type f -print0 | sort -z | xargs -0 md5sum) >"$1/DEBIAN/md5sums"
+    find "$1" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
+    DPKG_DEB_THREADS_MAX=1 dpkg-deb --root-owner-group -Zxz -z6 --build "$1" "$2" >/dev/null
+}
+build "$deb" "$package"
+build "$devdeb" "$dev"
+rm -rf "$deb" "$devdeb" "$stage"
 
 if [ -n "$check" ]; then
     tar -C "$packages" -xJf "$tarball"
@@ -159,6 +190,14 @@ if [ -n "$check" ]; then
         [ -s "$packages/root/usr/share/man/man1/$page.1.gz" ] || fail "no manual page of $page"
     done
     (cd "$packages/root" && dpkg-deb --ctrl-tarfile "$package" | tar -xO ./md5sums | md5sum --check --quiet)
+    # Where the packages are, C programs are compiled and run.
+    dpkg-deb -x "$dev" "$packages/root"
+    for prefix in "$stage" "$packages/root/usr"; do
+        "$cc" -std=c11 -Wall -Werror hcq-c/examples/01_vecadd.c -o "$packages/vecadd" -I "$prefix/include" \
+            -L "$prefix/lib" -lhcq -Wl,-rpath,"$prefix/lib"
+        HCQ_DEVICE=sim $runner "$packages/vecadd"
+        rm "$packages/vecadd"
+    done
     rm -rf "$stage" "$packages/root"
 fi
 (cd "$packages" && sha256sum -- *.tar.xz *.deb && ls -lh)

@@ -1,6 +1,7 @@
 //! Buffers: memory a program fills, names in launches, and reads back.
 
 use std::fmt;
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -86,6 +87,17 @@ impl Buffer {
     /// The GPU address: a multiple of 256, of 2 MiB from 8 MiB on.
     pub fn va(&self) -> GpuVa {
         self.0.memory.va()
+    }
+
+    /// The CPU's address of the memory, where it is the CPU's ([`Device::alloc_host`](crate::Device::alloc_host));
+    /// `None` for another buffer, and in a fork.
+    ///
+    /// Valid for reads and writes of [`len`](Self::len) bytes as long as a clone of the buffer lives. No call orders
+    /// what is read and written through it: the program waits for the submissions that use the buffer before,
+    /// makes them after, and keeps its threads' [`read`](Self::read) and [`write`](Self::write) away meanwhile.
+    /// The checks of the software ga10b do not see it.
+    pub fn host_pointer(&self) -> Option<NonNull<u8>> {
+        self.0.memory.host_pointer()
     }
 
     /// Names it in what the checks of the software ga10b find; elsewhere the name is dropped.

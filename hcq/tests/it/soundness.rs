@@ -27,6 +27,23 @@ fn word(buffer: &Buffer) -> u32 {
 }
 
 #[test]
+fn memory_of_the_cpu_has_a_pointer_and_other_memory_has_none() {
+    let device = device();
+    assert_eq!(device.alloc(64).unwrap().host_pointer(), None);
+    let buffer = device.alloc_host(64).unwrap();
+    let at = buffer.host_pointer().unwrap().cast::<u32>();
+    // SAFETY: the buffer lives, has 64 bytes, and neither GPU nor another thread uses it.
+    unsafe { at.write_volatile(7) };
+    assert_eq!(word(&buffer), 7);
+    let (fill, mut queue) = (fill(&device), device.queue().unwrap());
+    // SAFETY: the kernel writes a word of the buffer.
+    unsafe { queue.launch(&fill, one(), &Args::new().buffer(&buffer).u32(9)) }.unwrap();
+    queue.submit().unwrap().wait(DEADLINE).unwrap();
+    // SAFETY: as above; the launch has ended.
+    assert_eq!(unsafe { at.read_volatile() }, 9);
+}
+
+#[test]
 fn threads_that_share_a_buffer_read_each_write_whole_or_not_at_all() {
     // 3 to 4099: neither end is that of a word.
     const RANGE: usize = 4096;

@@ -114,6 +114,11 @@ impl Piece {
         self.cpu.is_some()
     }
 
+    /// Its place in the process, of memory that is the CPU's.
+    pub fn host_pointer(&self) -> Option<NonNull<u8>> {
+        self.cpu.filter(|_| self.kind == MemoryKind::Shared && self.manager.process.is_current())
+    }
+
     fn check(&self, offset: u64, len: u64) -> Result<(), Error> {
         if offset.checked_add(len).is_none_or(|end| end > self.len) {
             return Err(Error::Memory(MemoryError::OutOfBounds {

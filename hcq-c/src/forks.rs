@@ -1,0 +1,49 @@
+//! Forks: a child lacks the threads of its parent, and with them whoever would give a lock back. So a fork waits for
+//! the locks of the registries, and both processes give them back: calls in the child find what they ask for, and
+//! answer as the library does there.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+
+/// Something with a lock, which the guard holds.
+pub(crate) trait Locked: Sync {
+    /// Takes the lock.
+    fn hold(&'static self) -> Box<dyn Any>;
+}
+
+/// Everything that forks hold.
+static ALL: Mutex<Vec<&'static dyn Locked>> = Mutex::new(Vec::new());
+
+type All = MutexGuard<'static, Vec<&'static dyn Locked>>;
+
+thread_local! {
+    /// The locks that a fork of this thread holds.
+    static HELD: RefCell<Option<(All, Vec<Box<dyn Any>>)>> = const { RefCell::new(None) };
+}
+
+/// From here on forks hold the lock of `locked`.
+pub(crate) fn enroll(locked: &'static dyn Locked) {
+    static HANDLERS: Once = Once::new();
+    HANDLERS.call_once(|| {
+        // SAFETY: the handlers are functions of this file, which stay (the library is not unloaded). Where memory for
+        // them lacks, forks are as they are without.
+        unsafe { libc::pthread_atfork(Some(before), Some(after), Some(after)) };
+    });
+    all().push(locked);
+}
+
+fn all() -> All {
+    ALL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+unsafe extern "C" fn before() {
+    let all = all();
+    let held = all.iter().map(|locked| locked.hold()).collect();
+    // A thread that ends keeps none.
+    let _ = HELD.try_with(|kept| kept.replace(Some((all, held))));
+}
+
+unsafe extern "C" fn after() {
+    let _ = HELD.try_with(RefCell::take);
+}
