@@ -18,9 +18,15 @@ static ALL: Mutex<Vec<&'static dyn Locked>> = Mutex::new(Vec::new());
 
 type All = MutexGuard<'static, Vec<&'static dyn Locked>>;
 
+/// The locks that a fork holds.
+struct Held {
+    _all: All,
+    _of_registries: Vec<Box<dyn Any>>,
+}
+
 thread_local! {
     /// The locks that a fork of this thread holds.
-    static HELD: RefCell<Option<(All, Vec<Box<dyn Any>>)>> = const { RefCell::new(None) };
+    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
 }
 
 /// From here on forks hold the lock of `locked`, which `enrolled` says.
@@ -47,9 +53,10 @@ fn all() -> All {
 
 unsafe extern "C" fn before() {
     let all = all();
-    let held = all.iter().map(|locked| locked.hold()).collect();
+    let of_registries = all.iter().map(|locked| locked.hold()).collect();
+    let held = Held { _all: all, _of_registries: of_registries };
     // A thread that ends keeps none.
-    let _ = HELD.try_with(|kept| kept.replace(Some((all, held))));
+    let _ = HELD.try_with(|kept| kept.replace(Some(held)));
 }
 
 unsafe extern "C" fn after() {
