@@ -4,7 +4,8 @@
 
 use std::any::Any;
 use std::cell::RefCell;
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Something with a lock, which the guard holds.
 pub(crate) trait Locked: Sync {
@@ -17,20 +18,33 @@ static ALL: Mutex<Vec<&'static dyn Locked>> = Mutex::new(Vec::new());
 
 type All = MutexGuard<'static, Vec<&'static dyn Locked>>;
 
-thread_local! {
-    /// The locks that a fork of this thread holds.
-    static HELD: RefCell<Option<(All, Vec<Box<dyn Any>>)>> = const { RefCell::new(None) };
+/// The locks that a fork holds.
+struct Held {
+    _all: All,
+    _of_registries: Vec<Box<dyn Any>>,
 }
 
-/// From here on forks hold the lock of `locked`.
-pub(crate) fn enroll(locked: &'static dyn Locked) {
-    static HANDLERS: Once = Once::new();
-    HANDLERS.call_once(|| {
+thread_local! {
+    /// The locks that a fork of this thread holds.
+    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
+}
+
+/// From here on forks hold the lock of `locked`, which `enrolled` says.
+///
+/// No `Once` does this: a fork would leave one behind that is at work for ever.
+pub(crate) fn enroll(locked: &'static dyn Locked, enrolled: &AtomicBool) {
+    if enrolled.load(Ordering::Acquire) {
+        return;
+    }
+    let mut all = all();
+    if all.is_empty() {
         // SAFETY: the handlers are functions of this file, which stay (the library is not unloaded). Where memory for
         // them lacks, forks are as they are without.
         unsafe { libc::pthread_atfork(Some(before), Some(after), Some(after)) };
-    });
-    all().push(locked);
+    }
+    if !enrolled.swap(true, Ordering::AcqRel) {
+        all.push(locked);
+    }
 }
 
 fn all() -> All {
@@ -39,9 +53,10 @@ fn all() -> All {
 
 unsafe extern "C" fn before() {
     let all = all();
-    let held = all.iter().map(|locked| locked.hold()).collect();
+    let of_registries = all.iter().map(|locked| locked.hold()).collect();
+    let held = Held { _all: all, _of_registries: of_registries };
     // A thread that ends keeps none.
-    let _ = HELD.try_with(|kept| kept.replace(Some((all, held))));
+    let _ = HELD.try_with(|kept| kept.replace(Some(held)));
 }
 
 unsafe extern "C" fn after() {

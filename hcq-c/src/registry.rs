@@ -5,7 +5,8 @@
 //! stands for nothing ever after; one whose generations are used up is not filled again.
 
 use std::any::Any;
-use std::sync::{Arc, Once, PoisonError, RwLock};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::forks::{Locked, enroll};
 use crate::status::hcq_status;
@@ -106,7 +107,7 @@ pub(crate) struct Registry<T> {
     /// Most slots, and most generations of each.
     limits: (usize, u64),
     slots: RwLock<Slots<T>>,
-    enrolled: Once,
+    enrolled: AtomicBool,
 }
 
 impl<T: Send + Sync + 'static> Locked for Registry<T> {
@@ -118,7 +119,7 @@ impl<T: Send + Sync + 'static> Locked for Registry<T> {
 impl<T: Send + Sync + 'static> Registry<T> {
     /// Makes forks wait for its lock.
     pub fn guard_forks(&'static self) {
-        self.enrolled.call_once(|| enroll(self));
+        enroll(self, &self.enrolled);
     }
 }
 
@@ -129,7 +130,7 @@ impl<T> Registry<T> {
 
     const fn with_limits(kind: Kind, slots: usize, generations: u64) -> Self {
         let none = RwLock::new(Slots { all: Vec::new(), free: Vec::new() });
-        Self { kind, limits: (slots, generations), slots: none, enrolled: Once::new() }
+        Self { kind, limits: (slots, generations), slots: none, enrolled: AtomicBool::new(false) }
     }
 
     /// Gives an object a handle.

@@ -101,10 +101,15 @@ impl World {
         self.handles.last_mut().unwrap()
     }
 
-    /// A handle by a number: any that was handed out, or null. With it whether a call for `kind` takes it.
+    /// A handle by a number: mostly a live one of `kind`, else any that was handed out, or null. With it the answer of
+    /// a call for `kind`.
     fn pick(&self, number: usize, kind: Kind) -> (Option<usize>, *mut c_void, hcq_status) {
-        // Null now and then.
-        let at = number % (self.handles.len() + 1);
+        let right = |at: &usize| self.handles[*at].kind == kind && self.handles[*at].live;
+        let fitting: Vec<usize> = (0..self.handles.len()).filter(right).collect();
+        let at = match number % 4 {
+            1.. if !fitting.is_empty() => fitting[number / 4 % fitting.len()],
+            _ => number / 4 % (self.handles.len() + 1),
+        };
         let Some(handle) = self.handles.get(at) else { return (None, null_mut(), HCQ_ERROR_HANDLE_NULL) };
         let status = match () {
             () if handle.kind != kind => HCQ_ERROR_HANDLE_KIND,
@@ -327,7 +332,7 @@ impl World {
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    let (device, pick, word) = (|| 0..2_usize, || 0..64_usize, || (0..20_u64).prop_map(|n| 4 * n));
+    let (device, pick, word) = (|| 0..2_usize, || 0..256_usize, || (0..20_u64).prop_map(|n| 4 * n));
     let kind = prop_oneof![Just(Kind::Buffer), Just(Kind::Args), Just(Kind::Queue)];
     prop_oneof![
         3 => (device(), 0..16_u64).prop_map(|(device, words)| Op::Alloc { device, words }),
@@ -353,9 +358,9 @@ fn start() -> Vec<Op> {
         Op::Alloc { device, words: 16 },
         Op::NewArgs,
         Op::OpenQueue { device, copies: false },
-        Op::AddBuffer { args: 1, buffer: 0 },
+        Op::AddBuffer { args: 1, buffer: 1 },
         Op::AddWord { args: 1, word: 77 },
-        Op::Launch { queue: 2, args: 1 },
+        Op::Launch { queue: 1, args: 1 },
         Op::Alloc { device: 1, words: 8 },
         Op::OpenQueue { device, copies: true },
     ]

@@ -9,7 +9,8 @@
 #include <unistd.h>
 
 #define THREADS 4
-#define ROUNDS 20
+#define ROUNDS 10
+#define FORKS 10
 #define COUNT 256
 #define SECONDS ((int64_t)1000 * 1000 * 1000)
 
@@ -77,6 +78,21 @@ static void *work(void *bad_of_thread)
     return NULL;
 }
 
+static _Atomic bool ended;
+
+/* Makes and frees handles all the time, so that forks meet the lock of their registry. */
+static void *churn(void *bad_of_thread)
+{
+    int bad = 0;
+    while (!ended) {
+        hcq_args *args;
+        OK(hcq_args_new(&args));
+        OK(hcq_args_free(args));
+    }
+    *(int *)bad_of_thread = bad;
+    return NULL;
+}
+
 /* A child finds no lock that a thread of the parent holds: its calls end, and are refused where they reach the GPU. */
 static int fork_of_it(void)
 {
@@ -85,7 +101,7 @@ static int fork_of_it(void)
         uint64_t len = 0;
         float value;
         hcq_args *args;
-        alarm(60);
+        alarm(20);
         bool right = hcq_buffer_len(ones, &len) == HCQ_OK && len == sizeof(float) * COUNT;
         right = right && hcq_buffer_read(ones, 0, &value, sizeof value) == HCQ_ERROR_FORKED;
         right = right && hcq_args_new(&args) == HCQ_OK && hcq_args_free(args) == HCQ_OK;
@@ -100,9 +116,9 @@ static int fork_of_it(void)
 int main(void)
 {
     static const char *const files[] = {KERNELS "/examples.sm_87.cubin"};
-    int bad = 0, of_threads[THREADS];
+    int bad = 0, of_threads[THREADS], of_churn = 0;
     float values[COUNT];
-    pthread_t threads[THREADS];
+    pthread_t threads[THREADS], churning;
     hcq_program *program;
     hcq_graph_builder *builder;
     hcq_buffer *made;
@@ -123,8 +139,12 @@ int main(void)
     OK(hcq_graph_build(builder, &graph));
     for (int i = 0; i < THREADS; i++)
         bad += pthread_create(&threads[i], NULL, work, &of_threads[i]) != 0;
-    for (int i = 0; i < ROUNDS; i++)
+    bad += pthread_create(&churning, NULL, churn, &of_churn) != 0;
+    for (int i = 0; i < FORKS; i++)
         bad += fork_of_it();
+    ended = true;
+    bad += pthread_join(churning, NULL) != 0;
+    bad += of_churn;
     for (int i = 0; i < THREADS; i++) {
         bad += pthread_join(threads[i], NULL) != 0;
         bad += of_threads[i];
