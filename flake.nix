@@ -36,7 +36,7 @@
         default = pkgs.mkShell {
           packages = with pkgs; [
             cargo rustc rustfmt clippy cargo-deny # the compilers, and the check of deny.toml
-            python3 git curl gawk gnugrep coreutils # tools/ and the commands in docs/
+            python3 git curl gawk gnugrep coreutils jq gcc pkg-config # tools/ and the commands in docs/
           ];
           # For `--features bindgen`, which regenerates the bindings.
           LIBCLANG_PATH = "${pkgs.libclang.lib}/lib";

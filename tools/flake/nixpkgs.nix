@@ -3,7 +3,7 @@
 let
   names = [
     "cargo" "rustc" "rustfmt" "clippy" "cargo-deny" "python3" "git" "curl" "gawk" "gnugrep" "coreutils"
-    "installShellFiles"
+    "installShellFiles" "jq" "gcc" "pkg-config"
   ];
   packages = builtins.listToAttrs (map (name: { inherit name; value = name; }) names) // {
     libclang.lib = "libclang";
