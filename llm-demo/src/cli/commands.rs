@@ -193,7 +193,7 @@ pub struct Serve {
     #[arg(long, value_name = "HOST")]
     pub allow_host: Vec<String>,
 
-    /// Site whose pages may ask the server, as https://chat.example, or * for all; may be repeated
+    /// Site whose pages may ask the server, as `https://chat.example`, or * for all; may be repeated
     #[arg(long, value_name = "ORIGIN")]
     pub allow_origin: Vec<String>,
 
