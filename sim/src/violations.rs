@@ -162,17 +162,6 @@ impl Violations {
         faults.len() - 1
     }
 
-    /// The program closes a channel that works. If a launch was stopped before, that is why, and was told.
-    pub(crate) fn tell_given_up(&self, channel: u32) {
-        if self.faults().is_empty() {
-            let text = format!(
-                "the program ends or closes channel {channel} while a launch runs there: it waits too briefly, or not at all, \
-                 or the kernel has no end"
-            );
-            self.is_handed_over(|pid| Record::Fault { pid, text, found: false, place: None });
-        }
-    }
-
     /// Returns the faults that stopped launches so far.
     pub(crate) fn faults(&self) -> Vec<String> {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner).clone()

@@ -500,9 +500,6 @@ impl Machine {
         let instance = &channel.instance;
         let tsg = channel.state().tsg.clone();
         let was_dead = instance.is_unserviceable();
-        if instance.is_working() && !was_dead {
-            self.violations.tell_given_up(channel.id());
-        }
         let runs_on = unbound != Unbound::Cleanly && instance.is_working() && !instance.is_stopped();
         let (ring, syncpoint) = {
             let mut bindings = instance.bindings();

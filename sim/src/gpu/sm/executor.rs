@@ -235,8 +235,8 @@ impl Executor {
         }
         let code = progress.code();
         self.findings.tell_counts();
-        // One that does not get on goes on.
-        if fault.as_ref().is_none_or(|fault| fault.code != esr::NONE) {
+        // One that does not get on goes on, and one that was stopped has not ended.
+        if fault.as_ref().map_or(progress.is_complete(launch), |fault| fault.code != esr::NONE) {
             self.findings.end_launch();
         }
         let grown = !Arc::ptr_eq(&running.before, &code);

@@ -23,12 +23,12 @@ pub(super) struct OfOne {
 }
 
 impl OfOne {
-    /// Notes an operation on words by these lanes.
+    /// Notes an operation on words by the lanes that `lanes_at` tells for each.
     #[inline]
-    pub fn note(&mut self, mark: &Mark, mask: u32, owners: Owners) {
+    pub fn note(&mut self, mark: &Mark, mask: u32, lanes_at: impl Fn(u32) -> (u8, u8)) {
         self.mask |= mask;
         for word in lanes(mask) {
-            self.last[word as usize] = Last { clock: mark.clock, pc: mark.pc, lanes: owners.of(word) };
+            self.last[word as usize] = Last { clock: mark.clock, pc: mark.pc, lanes: lanes_at(word) };
         }
     }
 }

@@ -145,10 +145,6 @@ impl Pieces {
         self.global
     }
 
-    pub fn at(&self, n: usize) -> &Piece {
-        &self.list[n]
-    }
-
     pub fn iter(&self) -> std::slice::Iter<'_, Piece> {
         self.list.iter()
     }

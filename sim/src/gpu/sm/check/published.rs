@@ -72,12 +72,11 @@ impl States {
             self.of(at).known.join(known);
             return at;
         }
-        let both = self.add(known);
-        let old = std::mem::take(&mut self.of(at).known);
-        self.of(both).known.join(&old);
+        let mut both = self.of(at).known.clone();
+        both.join(known);
+        self.leave(at);
+        let both = self.add(&both);
         self.of(both).words = 1;
-        self.of(at).known = old;
-        self.of(at).words -= 1;
         both
     }
 
@@ -87,6 +86,15 @@ impl States {
         state.words -= 1;
         if state.words == 0 {
             self.free.push(at);
+        }
+    }
+
+    /// Whether a participant's knowledge has all that a release published.
+    #[inline]
+    fn is_known(&self, release: &Release, id: u32, known: &Knowledge) -> bool {
+        match release.by {
+            SEVERAL => known.includes(&self.all[release.state as usize].known),
+            by => by == id || known.has(by, release.clock),
         }
     }
 }
@@ -151,17 +159,6 @@ impl Published {
             }
         }
         learned
-    }
-}
-
-impl States {
-    /// Whether a participant's knowledge has all that a release published.
-    #[inline]
-    fn is_known(&self, release: &Release, id: u32, known: &Knowledge) -> bool {
-        match release.by {
-            SEVERAL => known.includes(&self.all[release.state as usize].known),
-            by => by == id || known.has(by, release.clock),
-        }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::gpu::sm::check::early::EarlyLoad;
 use crate::gpu::sm::check::init::{global_word, shared_word};
 use crate::gpu::sm::check::mark::{Kind, Mark};
 use crate::gpu::sm::check::pieces::{LINE, Owners, Piece, Pieces};
-use crate::gpu::sm::check::races::{GLOBAL, Races};
+use crate::gpu::sm::check::races::{GLOBAL, Races, line_of};
 use crate::gpu::sm::check::roles::Role;
 use crate::gpu::sm::check::shadow::{Conflict, Orders};
 use crate::gpu::sm::check::step::Meeting;
@@ -175,16 +175,14 @@ impl Watch {
         let (known, shadow) = block.parts(new.id, core.warp.index);
         let orders = Orders { blocks: None, inside: Some(known) };
         for (at, place) in lines.all.iter().enumerate() {
-            let of_line = || lines.pieces(at).map(|n| pieces.at(n));
             if shadow.may_conflict(&orders, *place, new) {
-                for piece in of_line() {
+                for piece in pieces.iter().filter(|piece| line_of(piece) == place.0) {
                     let mark = Mark { owners: piece.owners, ..*new };
                     let mut found = |conflict| conflicts.push((*piece, conflict));
                     shadow.look(&orders, (piece.line, piece.mask), mark, &mut found);
                 }
             }
-            let own = shadow.atomics(place.0).of(new);
-            of_line().for_each(|piece| own.note(new, piece.mask, piece.owners));
+            shadow.atomics(place.0).of(new).note(new, place.1, |word| lines.lanes(at, word));
         }
     }
 

@@ -24,46 +24,30 @@ pub(super) struct Races {
 pub(super) struct Lines {
     /// Their numbers, and the words of all pieces.
     pub all: Vec<(u64, u32)>,
-    /// The last piece of each.
-    last: Vec<u32>,
-    /// The piece before each piece, of the same line; itself for the first.
-    before: Vec<u32>,
     /// The first and the last lane that access each word.
     lanes: Vec<[(u8, u8); 32]>,
 }
 
+/// The number of a piece's line.
+pub(super) fn line_of(piece: &Piece) -> u64 {
+    if piece.global { GLOBAL | piece.line } else { piece.line }
+}
+
 impl Lines {
     pub fn fill(&mut self, pieces: &Pieces) {
-        let Lines { all, last, before, lanes } = self;
-        lanes.clear();
+        let Lines { all, lanes } = self;
         all.clear();
-        last.clear();
-        before.clear();
-        for (n, piece) in (0..).zip(pieces.iter()) {
-            let line = if piece.global { GLOBAL | piece.line } else { piece.line };
-            let at = match all.iter().position(|(other, _)| *other == line) {
-                Some(at) => {
-                    all[at].1 |= piece.mask;
-                    before.push(std::mem::replace(&mut last[at], n));
-                    at
-                }
-                None => {
-                    all.push((line, piece.mask));
-                    last.push(n);
-                    before.push(n);
-                    lanes.push([(0, 31); 32]);
-                    all.len() - 1
-                }
-            };
+        lanes.clear();
+        for piece in pieces.iter() {
+            let line = line_of(piece);
+            let at = all.iter().position(|(other, _)| *other == line).unwrap_or_else(|| {
+                all.push((line, 0));
+                lanes.push([(0, 31); 32]);
+                all.len() - 1
+            });
+            all[at].1 |= piece.mask;
             bits(piece.mask).for_each(|word| lanes[at][word as usize] = piece.owners.of(word));
         }
-    }
-
-    /// The pieces of a line, the last first.
-    pub fn pieces(&self, at: usize) -> impl Iterator<Item = usize> {
-        let first = self.last.get(at).copied();
-        let before = |n: &u32| self.before.get(*n as usize).copied().filter(|before| before != n);
-        std::iter::successors(first, before).map(|n| n as usize)
     }
 
     /// The first and the last lane that access a word of a line.
