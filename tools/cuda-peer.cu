@@ -2,7 +2,7 @@
 // wall clock around the work and its wait, medians), with the GPU's clocks up.
 //
 //   nvcc -O3 -arch=native tools/cuda-peer.cu -o cuda-peer -lcuda -lcublas && ./cuda-peer
-//   ./cuda-peer loop HZ SECONDS [load]       the loop of hcq-bench loop
+//   ./cuda-peer loop HZ SECONDS [load] [poll]  the loop of hcq-bench loop
 #include <cublas_v2.h>
 #include <cuda.h>
 #include <cuda_fp16.h>
@@ -192,7 +192,8 @@ void row(const char *name, std::vector<double> v) {
 }
 
 // At each tick a kernel on 64 values, a wait, and their result in memory of the host that the GPU writes itself.
-void control_loop(cudaStream_t stream, int64_t hz, int64_t seconds, bool load) {
+void control_loop(cudaStream_t stream, int64_t hz, int64_t seconds, bool load, bool poll) {
+    int64_t launched = 0;
     constexpr int kValues = 64;
     float *input, *other, *result;
     for (float **p : {&input, &other, &result}) CHECK(cudaHostAlloc(p, 4 * kValues, cudaHostAllocMapped));
@@ -201,6 +202,7 @@ void control_loop(cudaStream_t stream, int64_t hz, int64_t seconds, bool load) {
         input[0] = value;
         add_f32<<<1, 256, 0, stream>>>(reinterpret_cast<float4 *>(input), reinterpret_cast<float4 *>(other), reinterpret_cast<float4 *>(result),
                                        kValues / 4);
+        launched = now_ns();
         CHECK(cudaStreamSynchronize(stream));
         float sums[kValues];
         std::memcpy(sums, result, sizeof sums);
@@ -219,17 +221,20 @@ void control_loop(cudaStream_t stream, int64_t hz, int64_t seconds, bool load) {
                 }
         });
     const int64_t period = 1'000'000'000 / hz, count = std::max<int64_t>(seconds * 1'000'000'000 / period, 1);
-    std::vector<double> wake_up, work, response;
+    std::vector<double> wake_up, launch, work, response;
     int64_t missed = 0, start = now_ns() + period;
     for (int64_t i = 0; i < count;) {
         const int64_t due = start + i * period;
         const timespec until{due / 1'000'000'000, due % 1'000'000'000};
-        while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr) != 0) {
+        while (poll && now_ns() < due) {
+        }
+        while (!poll && clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr) != 0) {
         }
         const int64_t began = now_ns();
         tick(static_cast<float>(i));
         const int64_t end = now_ns();
         wake_up.push_back((began - due) / 1e3);
+        launch.push_back((launched - began) / 1e3);
         work.push_back((end - began) / 1e3);
         response.push_back((end - due) / 1e3);
         const int64_t next = std::max((end - start) / period + 1, i + 1);
@@ -238,9 +243,10 @@ void control_loop(cudaStream_t stream, int64_t hz, int64_t seconds, bool load) {
     }
     ended = true;
     for (auto &thread : others) thread.join();
-    std::printf("%lld Hz, %s: %zu ticks, %lld missed\n", static_cast<long long>(hz), load ? "every core busy" : "no other load", work.size(),
+    std::printf("%lld Hz%s, %s: %zu ticks, %lld missed\n", static_cast<long long>(hz), poll ? ", polled" : "", load ? "every core busy" : "no other load", work.size(),
                 static_cast<long long>(missed));
     row("wake-up", wake_up);
+    row("launch", launch);
     row("launch + wait + read", work);
     row("response", response);
     for (float *p : {input, other, result}) CHECK(cudaFreeHost(p));
@@ -260,7 +266,9 @@ int main(int count, char **words) {
     }
     CHECK(cudaFree(word));
     if (count >= 4 && std::string(words[1]) == "loop") {
-        control_loop(stream, std::atoll(words[2]), std::atoll(words[3]), count > 4);
+        const std::vector<std::string> how(words + 4, words + count);
+        const auto asked = [&](const char *word) { return std::find(how.begin(), how.end(), word) != how.end(); };
+        control_loop(stream, std::atoll(words[2]), std::atoll(words[3]), asked("load"), asked("poll"));
         return 0;
     }
     graphs(stream);

@@ -473,7 +473,7 @@ typedef struct hcq_node {
 extern "C" {
 #endif // __cplusplus
 
-// The version of the library, such as "0.1.0".
+// The version of the library, such as "1.2.3".
 const char *hcq_version(void);
 
 // The name of a code, as it stands in this header; "unknown status" for a number that is none.

@@ -128,7 +128,7 @@ fn kind(kind: FaultKind) -> (hcq_fault_kind, Option<u32>) {
     }
 }
 
-/// The version of the library, such as "0.1.0".
+/// The version of the library, such as "1.2.3".
 #[unsafe(no_mangle)]
 pub extern "C" fn hcq_version() -> *const c_char {
     const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");

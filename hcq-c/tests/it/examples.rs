@@ -73,6 +73,28 @@ fn the_loop_in_cpp_runs() {
     }
 }
 
+#[test]
+fn the_latency_of_a_loop_is_told_and_what_it_does_not_take_is_refused() {
+    let source = "examples/08_latency.c";
+    for program in [compile(source, "latency", &[]), compile(source, "latency-sanitized", SANITIZERS)] {
+        for poll in [&[][..], &["poll"]] {
+            let text = text_of(on_sim(&program).args(["50", "1"]).args(poll));
+            let counts: Vec<u32> = text.split([' ', '\n']).filter_map(|word| word.parse().ok()).collect();
+            assert_eq!(counts[1] + counts[2], 50, "{text}");
+            let rows: Vec<&str> = text.lines().skip(1).filter_map(|row| row.split(" min ").next()).collect();
+            assert_eq!(
+                rows.iter().map(|row| row.trim()).collect::<Vec<_>>(),
+                ["wake-up", "launch + wait + read", "response"]
+            );
+        }
+        for words in
+            [&["50"][..], &["0", "1"], &["50", "1", "sleep"], &["50", "x"], &["50", "1", "poll", "1"]]
+        {
+            assert_eq!(on_sim(&program).args(words).output().unwrap().status.code(), Some(2), "{words:?}");
+        }
+    }
+}
+
 /// Compiles an example with what `flags` say, in place of the folders that other tests name.
 fn built_by(flags: &str, name: &str) -> std::path::PathBuf {
     let program = prefix().join(name);

@@ -40,22 +40,33 @@ impl Times {
     }
 }
 
+/// A loop to measure.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Loop {
+    /// Ticks per second.
+    pub hz: u32,
+    /// Whether every core has other work.
+    pub load: bool,
+    /// Whether the thread polls the clock until the next tick, in place of sleeping.
+    pub poll: bool,
+}
+
 /// The result of a loop.
 #[derive(Debug, Serialize)]
 pub struct LoopFigure {
-    /// Ticks per second.
-    hz: u32,
-    /// Whether every core had other work.
-    load: bool,
+    #[serde(flatten)]
+    asked: Loop,
     /// Ticks that ran.
     ticks: usize,
     /// Ticks that were left out, as the one before had not ended.
     missed: u64,
     /// From the tick until the thread runs: the kernel's timer and scheduler.
     wake_up: Times,
-    /// From there until the result is read.
+    /// From there until the GPU has been told of the work.
+    launch: Times,
+    /// From the wake-up until the result is read.
     work: Times,
-    /// Both together.
+    /// Wake-up and work together.
     response: Times,
 }
 
@@ -80,12 +91,14 @@ impl Addition {
         Ok(Self { queue, kernel, args, input, result })
     }
 
-    /// One tick's work: a new value in, the sums out.
-    fn tick(&mut self, value: f32) -> Result<()> {
+    /// One tick's work: a new value in, the sums out. Returns when the GPU had been told of it, by [`now`].
+    fn tick(&mut self, value: f32) -> Result<u64> {
         self.input.write_slice(0, &[value])?;
         // SAFETY: the kernel adds as many values as the buffers have.
         unsafe { self.queue.launch(&self.kernel, LaunchConfig::new(1, 256), &self.args)? };
-        self.queue.submit()?.wait(DEADLINE)?;
+        let submitted = self.queue.submit()?;
+        let launched = now()?;
+        submitted.wait(DEADLINE)?;
         let mut sums = [0_f32; VALUES];
         self.result.read_slice(0, &mut sums)?;
         ensure!(
@@ -94,7 +107,7 @@ impl Addition {
             sums[0],
             sums[VALUES - 1]
         );
-        Ok(())
+        Ok(launched)
     }
 }
 
@@ -104,8 +117,14 @@ fn now() -> Result<u64> {
     Ok(now.num_nanoseconds().cast_unsigned())
 }
 
-/// Sleeps until a time of the monotonic clock.
-fn sleep_until(time: u64) -> Result<()> {
+/// Waits until a time of the monotonic clock.
+fn wait_until(time: u64, poll: bool) -> Result<()> {
+    if poll {
+        while now()? < time {
+            std::hint::spin_loop();
+        }
+        return Ok(());
+    }
     let until = TimeSpec::nanoseconds(time.cast_signed());
     loop {
         match clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &until) {
@@ -135,43 +154,51 @@ fn under_load<T>(work: impl FnOnce() -> T) -> T {
 }
 
 impl Bench {
-    /// Runs a loop of `hz` ticks a second for a while.
+    /// Runs a loop for a while.
     ///
     /// # Errors
     /// Those of the device, and a wrong result.
-    pub fn control_loop(&self, hz: u32, time: Duration, load: bool) -> Result<LoopFigure> {
+    pub fn control_loop(&self, asked: Loop, time: Duration) -> Result<LoopFigure> {
         let mut addition = Addition::new(self)?;
         // What is made once is made before the first tick.
-        (0..100).try_for_each(|i| addition.tick(i as f32))?;
-        let mut run = || ticks(&mut addition, hz, time);
-        let (times, missed) = if load { under_load(run)? } else { run()? };
-        let of = |part: fn(&[u64; 2]) -> u64| Times::of(times.iter().map(part).collect());
+        (0..100).try_for_each(|i| addition.tick(i as f32).map(drop))?;
+        let mut run = || ticks(&mut addition, asked, time);
+        let (times, missed) = if asked.load { under_load(run)? } else { run()? };
+        let of = |part: fn(&Tick) -> u64| Times::of(times.iter().map(part).collect());
         Ok(LoopFigure {
-            hz,
-            load,
+            asked,
             ticks: times.len(),
             missed,
-            wake_up: of(|[wake_up, _]| *wake_up),
-            work: of(|[_, work]| *work),
-            response: of(|[wake_up, work]| wake_up + work),
+            wake_up: of(|tick| tick.wake_up),
+            launch: of(|tick| tick.launch),
+            work: of(|tick| tick.work),
+            response: of(|tick| tick.wake_up + tick.work),
         })
     }
 }
 
-/// Runs the ticks; returns how late each began and how long it took, and the number of those left out.
-fn ticks(addition: &mut Addition, hz: u32, time: Duration) -> Result<(Vec<[u64; 2]>, u64)> {
-    let period = 1_000_000_000 / u64::from(hz);
+/// Nanoseconds of a tick.
+struct Tick {
+    wake_up: u64,
+    launch: u64,
+    work: u64,
+}
+
+/// Runs the ticks; returns them, and the number of those left out.
+fn ticks(addition: &mut Addition, asked: Loop, time: Duration) -> Result<(Vec<Tick>, u64)> {
+    let period = 1_000_000_000 / u64::from(asked.hz);
     let count = (time.as_nanos() as u64 / period).max(1);
     let mut times = Vec::with_capacity(count as usize);
     let (mut missed, mut tick) = (0, 0);
     let start = now()? + period;
     while tick < count {
         let due = start + tick * period;
-        sleep_until(due)?;
+        wait_until(due, asked.poll)?;
         let began = now()?;
-        addition.tick(tick as f32)?;
+        let launched = addition.tick(tick as f32)?;
         let ended = now()?;
-        times.push([began.saturating_sub(due), ended - began]);
+        let wake_up = began.saturating_sub(due);
+        times.push(Tick { wake_up, launch: launched - began, work: ended - began });
         // A tick whose time has passed is no later one's.
         let next = (ended.saturating_sub(start) / period + 1).max(tick + 1);
         missed += next.min(count) - (tick + 1).min(count);
@@ -203,11 +230,19 @@ pub fn print(device: &Device, figures: &[LoopFigure], json: bool) -> Result<()> 
     }
     output::line(format_args!("{} ({backend} backend, driver {})", info.name, info.driver_version))?;
     for f in figures {
-        let load = if f.load { "every core busy" } else { "no other load" };
-        output::line(format_args!("{} Hz, {load}: {} ticks, {} missed", f.hz, f.ticks, f.missed))?;
-        for (name, t) in
-            [("wake-up", &f.wake_up), ("launch + wait + read", &f.work), ("response", &f.response)]
-        {
+        let load = if f.asked.load { "every core busy" } else { "no other load" };
+        let poll = if f.asked.poll { ", polled" } else { "" };
+        output::line(format_args!(
+            "{} Hz{poll}, {load}: {} ticks, {} missed",
+            f.asked.hz, f.ticks, f.missed
+        ))?;
+        let rows = [
+            ("wake-up", &f.wake_up),
+            ("launch", &f.launch),
+            ("launch + wait + read", &f.work),
+            ("response", &f.response),
+        ];
+        for (name, t) in rows {
             output::line(format_args!(
                 "  {name:<22} min {:>9.2}  p50 {:>9.2}  p99 {:>9.2}  p99.99 {:>9.2}  max {:>9.2}  us",
                 t.min, t.p50, t.p99, t.p99_99, t.max

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
-use ga10b_tests::bench::{Bench, WARM, control_loop, table};
+use ga10b_tests::bench::control_loop::{self, Loop};
+use ga10b_tests::bench::{Bench, WARM, table};
 use ga10b_tests::output;
 use hcq::{Device, DeviceOptions, Release, Selector};
 
@@ -47,8 +48,8 @@ struct Cli {
 enum Command {
     /// A control loop, as cyclictest: at each tick launch a kernel on 64 values, wait, read the result.
     ///
-    /// Three times for each rate: how late the thread runs (timer and scheduler), launch + wait + read, and both
-    /// together. A tick that would begin while the last one runs is missed. For a real-time thread on a core
+    /// Times for each rate: how late the thread runs (timer and scheduler), the launch, launch + wait + read, and
+    /// wake-up and that together. A tick that would begin while the last one runs is missed. For a real-time thread on a core
     /// of its own: chrt -f 80 taskset -c 3 hcq-bench loop. docs/latency.md has what it takes.
     Loop {
         /// Ticks per second; may be given more than once.
@@ -60,6 +61,9 @@ enum Command {
         /// Each loop once more, with something else to do for every core.
         #[arg(long)]
         load: bool,
+        /// Polls the clock until the next tick instead of sleeping: the core never idles.
+        #[arg(long)]
+        poll: bool,
     },
 }
 
@@ -73,12 +77,12 @@ fn run(cli: &Cli) -> Result<()> {
         .with_context(|| format!("cannot open the device \"{}\"", cli.device))?;
     let mut bench = Bench::new(device)?;
     bench.warm_up(WARM)?;
-    if let Some(Command::Loop { hz, seconds, load }) = &cli.command {
-        let mut figures = Vec::new();
-        for (hz, load) in hz.iter().flat_map(|hz| [(*hz, false), (*hz, true)]).filter(|(_, on)| *load || !on)
-        {
-            figures.push(bench.control_loop(hz, Duration::from_secs(*seconds), load)?);
-        }
+    if let Some(Command::Loop { hz, seconds, load, poll }) = &cli.command {
+        let asked = hz.iter().flat_map(|hz| [false, true].map(|load| Loop { hz: *hz, load, poll: *poll }));
+        let figures = asked
+            .filter(|asked| *load || !asked.load)
+            .map(|asked| bench.control_loop(asked, Duration::from_secs(*seconds)))
+            .collect::<Result<Vec<_>>>()?;
         return control_loop::print(&bench.device, &figures, cli.json);
     }
     bench.launches(cli.launches)?;
