@@ -4,27 +4,30 @@
 #   tools/check-packages.sh            packs, and looks for what each package must hold
 #   tools/check-packages.sh --build    also builds each one from its package against the packages of the others,
 #                                      and checks that the tests which a package holds compile without the rest
-#                                      of the repository
+#                                      of the repository, that its documentation is made as docs.rs makes it,
+#                                      without the network and the tools of the checks, and what `cargo publish`
+#                                      checks before it uploads
 set -eu
 cd "$(dirname "$0")/.."
 case "${1:-}" in
 '') build= ;;
 --build) build=yes ;;
 *)
-    sed -n '2,7s/^# \{0,1\}//p' "$0"
+    sed -n '2,10s/^# \{0,1\}//p' "$0"
     exit 2
     ;;
 esac
 packed=$PWD/target/package
 rm -rf "$packed"
 
-# The names of the crates, or their features but the one that needs libclang.
+# The names of the crates, their features but the one that needs libclang, or those that docs.rs turns on.
 list() {
     cargo metadata --no-deps --format-version 1 | python3 -c '
 import json, sys
 packages = [p for p in json.load(sys.stdin)["packages"] if p["publish"] != []]
 features = {p["name"] + "/" + f for p in packages for f in p["features"] if f not in ("bindgen", "default")}
-print(*sorted(features if sys.argv[1] == "features" else (p["name"] for p in packages)))' "$1"
+documented = {p["name"] + "/" + f for p in packages for f in p["metadata"]["docs"]["rs"].get("features", [])}
+print(*sorted({"names": {p["name"] for p in packages}, "features": features, "documented": documented}[sys.argv[1]]))' "$1"
 }
 names=$(list names)
 # shellcheck disable=SC2046
@@ -52,6 +55,11 @@ build() {
     cargo check --quiet --profile ci --lib --workspace --manifest-path "$packed/Cargo.toml" --target-dir target
     cargo check --quiet --profile ci --all-targets --workspace --features "$(list features)" \
         --manifest-path "$packed/Cargo.toml" --target-dir target
+    env -i HOME="$HOME" PATH="$PATH" ${CARGO_HOME:+CARGO_HOME="$CARGO_HOME"} ${RUSTUP_HOME:+RUSTUP_HOME="$RUSTUP_HOME"} \
+        RUSTDOCFLAGS="-D warnings" cargo doc --quiet --offline --no-deps --lib --profile ci --workspace \
+        --features "$(list documented)" --manifest-path "$packed/Cargo.toml" --target-dir target
+    # shellcheck disable=SC2046
+    cargo publish --quiet --dry-run --allow-dirty --no-verify $(printf -- '-p %s ' $names)
 }
 if [ -n "$build" ]; then build; fi
 
