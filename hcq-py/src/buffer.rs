@@ -13,6 +13,7 @@ use crate::dtype::DType;
 use crate::export;
 use crate::failure::Failure;
 use crate::foreign::Foreign;
+use crate::forks;
 
 /// The parts of a buffer that is to be made. No program has one, so buffers come from devices alone.
 #[pyclass(frozen, module = "hcq._hcq")]
@@ -81,12 +82,17 @@ impl Buffer {
             )
         })?;
         self.exports.fetch_add(1, Ordering::Relaxed);
+        forks::view(pointer, self.bytes as usize);
         Ok(pointer)
     }
 
     /// One view less.
     pub fn release(&self) {
         self.exports.fetch_sub(1, Ordering::Relaxed);
+        // In a fork there is no such pointer, and no table to keep.
+        if let Some(pointer) = self.get().ok().and_then(|buffer| buffer.host_pointer()) {
+            forks::end_view(pointer);
+        }
     }
 
     /// The number of sides, their lengths and their strides, for as long as the buffer lives.

@@ -7,6 +7,8 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict};
 
+use crate::explain::explain;
+
 /// Why a call failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -163,6 +165,7 @@ fn fault<'py>(py: Python<'py>, report: &FaultReport) -> PyResult<Bound<'py, PyAn
         ("nearest_size", nearest.map(|nearest| nearest.len).into_pyobject(py)?),
         ("nearest_distance", nearest.map(|nearest| nearest.distance).into_pyobject(py)?),
         ("explanation", report.explanation.clone().into_pyobject(py)?.into_any()),
+        ("account", explain(report).into_pyobject(py)?.into_any()),
         ("notifier", report.raw.notifier.into_pyobject(py)?.into_any()),
         ("log", report.raw.log.clone().into_pyobject(py)?.into_any()),
         ("core", core.into_pyobject(py)?.into_any()),

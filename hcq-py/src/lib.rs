@@ -15,17 +15,19 @@
 //! work      graph program queue         # launches and what they are recorded in
 //! parts     args buffer                 # what work is made of
 //! memory    export foreign              # memory of one side as the other sees it
-//! facts     dtype lane layout source    # types of elements, queues, parameters, compilation
-//! border    failure                     # errors as exceptions
+//! facts     dtype forks lane layout source  # types of elements, queues, parameters, compilation
+//! border    explain failure             # errors as exceptions
 //! ```
 
 mod args;
 mod buffer;
 mod device;
 mod dtype;
+mod explain;
 mod export;
 mod failure;
 mod foreign;
+mod forks;
 mod graph;
 mod lane;
 mod layout;

@@ -69,6 +69,8 @@ class Fault:
     """Bytes from its end (positive) or its start (negative) to the address; 0 if it contains it."""
     explanation: list[str]
     """The software GPU's account: block, warp and lanes."""
+    account: str | None
+    """What ``nvdiag`` prints of it: what happened, where, likely causes, and what to try."""
     notifier: int
     """The driver's error notifier."""
     log: list[str]

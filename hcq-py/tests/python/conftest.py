@@ -1,0 +1,30 @@
+"""The software GPU, with the kernels of hcq's examples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import hcq
+import pytest
+
+ROOT = Path(__file__).parents[3]
+KERNELS = ROOT / "hcq/examples/kernels"
+CUBINS = [KERNELS / f"examples.sm_{sm}.cubin" for sm in (80, 87, 90)]
+
+
+@pytest.fixture(scope="session")
+def device() -> hcq.Device:
+    """A device that no test loses."""
+    return hcq.open("sim")
+
+
+@pytest.fixture(scope="session")
+def program(device: hcq.Device) -> hcq.Program:
+    """vecadd, axpy and rule90."""
+    return device.load(CUBINS)
+
+
+@pytest.fixture(scope="session")
+def vecadd(program: hcq.Program) -> hcq.Kernel:
+    """`vecadd(a, b, c, n)`: c = a + b."""
+    return program["vecadd"]
