@@ -9,6 +9,7 @@ from dataclasses import asdict
 
 import hcq
 from hcq import _hcq
+from hcq.source import of_this_python
 
 
 def info(device: str | None, as_json: bool) -> None:
@@ -16,7 +17,7 @@ def info(device: str | None, as_json: bool) -> None:
     opened = hcq.open(device)
     facts = {"version": hcq.__version__, **asdict(opened.info), "free_memory": opened.free_memory}
     try:
-        path, version = _hcq.ptxas()
+        path, version = _hcq.ptxas(of_this_python())
         facts["ptxas"] = f"{version} ({path})"
     except hcq.NoCompiler:
         facts["ptxas"] = None

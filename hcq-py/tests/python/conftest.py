@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import NoReturn
 
 import hcq
 import pytest
@@ -10,6 +12,13 @@ import pytest
 ROOT = Path(__file__).parents[3]
 KERNELS = ROOT / "hcq/examples/kernels"
 CUBINS = [KERNELS / f"examples.sm_{sm}.cubin" for sm in (80, 87, 90)]
+
+
+def missing(tool: str) -> NoReturn:
+    """A test lacks a tool: it skips, but where all are wanted it fails."""
+    if os.environ.get("REQUIRE_ORACLES") == "yes":
+        pytest.fail(f"no {tool}")
+    pytest.skip(f"no {tool}")
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,8 @@ from conftest import CUBINS
 
 ENDLESS = f"""
 import hcq, numpy as np, sys, time
-device = hcq.open("sim")
+device = hcq.open("sim", patience=0.2)
+queue = device.queue()
 cells, arrived = device.buffer(np.zeros(256, np.uint32)), device.buffer(np.full(1, 1 << 31, np.uint32))
 point = device.load({[str(path) for path in CUBINS]!r})["rule90"][2, 128](cells, cells, arrived, 256, 1 << 30)
 """
@@ -201,7 +202,7 @@ def test_forks_beside_threads_that_submit_do_not_hang(device, vecadd):
 
 
 def test_ctrl_c_ends_a_wait():
-    code = ENDLESS.replace('open("sim")', 'open("sim", patience=0.2)') + 'print("waits", flush=True)\npoint.wait(60)'
+    code = ENDLESS + 'print("waits", flush=True)\npoint.wait(60)'
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -214,9 +215,6 @@ def test_ctrl_c_ends_a_wait():
 
 
 def test_an_interpreter_ends_with_everything_open():
-    code = (
-        ENDLESS.replace("open(\"sim\")", "open(\"sim\", patience=0.2)")
-        + "view = np.asarray(device.host_buffer(64)); queue = device.queue(); capsule = device.host_buffer(8).__dlpack__()"
-    )
+    code = ENDLESS + "view = np.asarray(device.host_buffer(64)); capsule = device.host_buffer(8).__dlpack__()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")

@@ -7,7 +7,8 @@ import sys
 import hcq
 import numpy as np
 import pytest
-from conftest import ROOT
+from conftest import ROOT, missing
+from hcq.source import of_this_python
 
 sys.path.insert(0, str(ROOT / "hcq-py/examples"))
 PTX = __import__("04_source").PTX
@@ -18,9 +19,9 @@ def compiler(tmp_path, monkeypatch):
     """An assembler and an empty cache; skips where there is none."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     try:
-        return hcq._hcq.ptxas()
+        return hcq._hcq.ptxas(of_this_python())
     except hcq.NoCompiler:
-        pytest.skip("no ptxas")
+        missing("ptxas")
 
 
 def test_a_source_is_compiled_once_and_runs(compiler, device, tmp_path):
