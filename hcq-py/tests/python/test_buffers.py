@@ -12,6 +12,8 @@ import hcq
 import numpy as np
 import pytest
 
+# numpy before 2.1 asks for no version of DLPack, and shows such memory for reading alone.
+OLD_NUMPY = tuple(map(int, np.__version__.split(".")[:2])) < (2, 1)
 TYPES = "uint8 int8 bool int16 uint16 int32 uint32 int64 uint64 float16 float32 float64 complex64 complex128".split()
 
 
@@ -26,7 +28,7 @@ def test_an_array_comes_back_and_is_seen_as_it_was(device, dtype, shape):
         assert buffer.read_bytes() == values.tobytes()
     for seen in (np.asarray(buffer), np.from_dlpack(buffer)):
         assert seen.shape == shape and seen.dtype == values.dtype and (seen == values).all()
-        assert not seen.flags.owndata and seen.flags.writeable
+        assert not seen.flags.owndata and (seen.flags.writeable or OLD_NUMPY)
     assert memoryview(buffer).tobytes() == values.tobytes()
 
 
@@ -130,9 +132,9 @@ def test_a_view_keeps_its_buffer_and_keeps_it_from_being_freed(device, see):
     gc.collect()
     assert gone() is not None
     # The buffer's memory is the only one that it is.
-    part[0] = 77
-    assert gone().read()[2] == 77
     buffer = gone()
+    buffer.write(b"M", 2)
+    assert part[0] == 77
     del part
     gc.collect()
     buffer.free()
