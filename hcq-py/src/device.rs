@@ -1,0 +1,295 @@
+//! Devices: opening one, what it is, and what is made of it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hcq::{DeviceOptions, GpuCache, GpuVa, Images, Preemption, Selector};
+use pyo3::exceptions::PyOSError;
+use pyo3::prelude::*;
+use pyo3::types::{IntoPyDict, PyByteArray, PyBytes, PyDict, PyInt, PyList, PyTuple};
+
+use crate::buffer::{Buffer, source};
+use crate::dtype::{self, DType};
+use crate::failure::{Failure, fact};
+use crate::graph::GraphBuilder;
+use crate::lane::Gpu;
+use crate::program::Program;
+use crate::queue::Queue;
+
+fn seconds(value: f64, name: &str) -> Result<Duration, Failure> {
+    Duration::try_from_secs_f64(value)
+        .map_err(|_| Failure::value(format!("{name} is {value}: expected seconds, not negative")))
+}
+
+/// Opens a device: "auto" (a Jetson's GPU, else a desktop GPU, else the software GPU), "nvgpu", "rm" or "sim"; None for
+/// what HCQ_DEVICE says. Options are those of hcq::DeviceOptions, times in seconds; None leaves one as it is.
+#[pyfunction]
+#[pyo3(signature = (name = None, *, patience = None, spin = None, keep_freed = None, kernel_copies_from = None,
+    switch_limit = None, timeslice = None, conservative = None, gpu_cache = None, chain_launches = None,
+    profile = None))]
+#[expect(clippy::too_many_arguments, reason = "the options of a device, each by its name")]
+pub(crate) fn open(
+    py: Python<'_>,
+    name: Option<&str>,
+    patience: Option<f64>,
+    spin: Option<f64>,
+    keep_freed: Option<u64>,
+    kernel_copies_from: Option<u64>,
+    switch_limit: Option<f64>,
+    timeslice: Option<f64>,
+    conservative: Option<bool>,
+    gpu_cache: Option<bool>,
+    chain_launches: Option<bool>,
+    profile: Option<&str>,
+) -> Result<Device, Failure> {
+    let selector = match name {
+        Some(name) => name.parse()?,
+        None => Selector::from_env()?,
+    };
+    let mut options = DeviceOptions::default();
+    if let Some(patience) = patience {
+        options.patience = seconds(patience, "patience")?;
+    }
+    options.spin = spin.map(|spin| seconds(spin, "spin")).transpose()?;
+    options.keep_freed = keep_freed;
+    options.kernel_copies_from = kernel_copies_from;
+    if let Some(limit) = switch_limit {
+        options.switch_limit = Some(seconds(limit, "switch_limit")?);
+    }
+    options.timeslice = timeslice.map(|slice| seconds(slice, "timeslice")).transpose()?;
+    options.conservative = conservative;
+    options.gpu_cache = gpu_cache.map(|keep| if keep { GpuCache::Keep } else { GpuCache::Bypass });
+    options.chain_launches = chain_launches.unwrap_or(options.chain_launches);
+    if let Some(profile) = profile {
+        options.profile = profile.parse().map_err(|bad: hcq::BadProfile| Failure::value(bad.to_string()))?;
+    }
+    let device = py.detach(|| hcq::Device::open_with(selector, options))?;
+    Ok(Device(Arc::new(Gpu::new(device))))
+}
+
+/// A GPU with an address space. Of `hcq.open`.
+#[pyclass(frozen, weakref, module = "hcq._hcq")]
+#[derive(Debug)]
+pub(crate) struct Device(Arc<Gpu>);
+
+impl Device {
+    /// A new buffer: of a number of elements, a shape, or as an object with memory.
+    fn make<'py>(
+        &self,
+        py: Python<'py>,
+        data: &Bound<'py, PyAny>,
+        dtype: Option<&Bound<'py, PyAny>>,
+        alloc: impl FnOnce(&hcq::Device, u64) -> Result<hcq::Buffer, hcq::Error> + Send,
+    ) -> Result<Bound<'py, Buffer>, Failure> {
+        let dtype = dtype.map(dtype::of_argument).transpose()?;
+        let sides: Option<Vec<usize>> = match () {
+            () if data.is_instance_of::<PyInt>() => Some(vec![data.extract()?]),
+            () if data.is_instance_of::<PyTuple>() || data.is_instance_of::<PyList>() => {
+                Some(data.extract().map_err(|_| {
+                    Failure::kind("a list or tuple is the shape of a buffer; pass data as a numpy array")
+                })?)
+            }
+            () => None,
+        };
+        if let Some(sides) = sides {
+            let dtype = dtype.unwrap_or(dtype::BYTES);
+            let buffer = py.detach(|| alloc(&self.0.device, bytes_of(&sides, dtype)))?;
+            return Ok(Buffer::wrap(py, buffer, dtype, &sides)?);
+        }
+        let foreign = source(data)?;
+        let (dtype, shape) = match dtype {
+            None => (foreign.dtype()?, foreign.shape()),
+            // Bytes as elements of that type.
+            Some(dtype) if foreign.len().is_multiple_of(dtype.size) => {
+                let same = foreign.dtype().is_ok_and(|own| own == dtype);
+                (dtype, if same { foreign.shape() } else { vec![foreign.len() / dtype.size] })
+            }
+            Some(dtype) => {
+                let (len, size) = (foreign.len(), dtype.size);
+                return Err(Failure::value(format!(
+                    "{len} bytes are no elements of {size} bytes ({})",
+                    dtype.name
+                )));
+            }
+        };
+        // A scalar is an array of one.
+        let shape = if shape.is_empty() { vec![foreign.len() / dtype.size] } else { shape };
+        let len = foreign.len() as u64;
+        let buffer = py.detach(|| alloc(&self.0.device, len))?;
+        foreign.bytes(py, |bytes| py.detach(|| buffer.write(0, bytes)))?.map_err(Failure::from)?;
+        Ok(Buffer::wrap(py, buffer, dtype, &shape)?)
+    }
+}
+
+/// The bytes of an array; more than there can be where they are not to be counted.
+fn bytes_of(sides: &[usize], dtype: &DType) -> u64 {
+    sides.iter().fold(dtype.size as u64, |bytes, side| bytes.saturating_mul(*side as u64))
+}
+
+#[pymethods]
+impl Device {
+    /// A description of the device.
+    #[getter]
+    fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let info = self.0.device.info();
+        let fields = [
+            ("name", info.name.as_str().into_pyobject(py)?.into_any()),
+            ("backend", info.backend.to_string().into_pyobject(py)?.into_any()),
+            ("sm", info.sm_number().into_pyobject(py)?.into_any()),
+            ("sm_count", info.sm_count.into_pyobject(py)?.into_any()),
+            ("max_warps_per_sm", info.max_warps_per_sm.into_pyobject(py)?.into_any()),
+            ("max_shared_per_block", info.max_shared_per_block.into_pyobject(py)?.into_any()),
+            ("memory", info.memory.into_pyobject(py)?.into_any()),
+            ("unified_memory", info.unified_memory.into_pyobject(py)?.to_owned().into_any()),
+            ("driver_version", info.driver_version.as_str().into_pyobject(py)?.into_any()),
+            ("max_clock_hz", info.max_clock_hz.into_pyobject(py)?),
+            ("gpu_cache", info.gpu_cache.map(|cache| cache == GpuCache::Keep).into_pyobject(py)?.into_any()),
+            ("compute_class", info.classes.compute.into_pyobject(py)?.into_any()),
+            ("copy_class", info.classes.copy.into_pyobject(py)?.into_any()),
+            ("channel_class", info.classes.channel.into_pyobject(py)?.into_any()),
+        ];
+        fact(py, "Info", &fields.into_py_dict(py)?)
+    }
+
+    /// Allocates GPU memory: a number of elements, a shape, or a copy of an object with memory (a numpy array, bytes).
+    /// Elements are bytes, unless `dtype` says otherwise. `address` is a GPU address to lie at, a multiple of 4 KiB.
+    #[pyo3(signature = (data, dtype = None, *, address = None))]
+    fn buffer<'py>(
+        &self,
+        py: Python<'py>,
+        data: &Bound<'py, PyAny>,
+        dtype: Option<&Bound<'py, PyAny>>,
+        address: Option<u64>,
+    ) -> Result<Bound<'py, Buffer>, Failure> {
+        let Some(address) = address else { return self.make(py, data, dtype, hcq::Device::alloc) };
+        let va = GpuVa::new(address);
+        let va = va.ok_or_else(|| Failure::value(format!("{address:#x} is no address of a GPU")))?;
+        self.make(py, data, dtype, |device, len| device.alloc_at(va, len))
+    }
+
+    /// Allocates memory of the CPU that the GPU reaches over its bus, as `buffer` does. Other objects see it without a
+    /// copy.
+    #[pyo3(signature = (data, dtype = None))]
+    fn host_buffer<'py>(
+        &self,
+        py: Python<'py>,
+        data: &Bound<'py, PyAny>,
+        dtype: Option<&Bound<'py, PyAny>>,
+    ) -> Result<Bound<'py, Buffer>, Failure> {
+        self.make(py, data, dtype, hcq::Device::alloc_host)
+    }
+
+    /// Loads a cubin: its bytes, its path, a `Source` to compile, or a list of these, of which the device takes the one
+    /// that it runs.
+    fn load(&self, py: Python<'_>, code: &Bound<'_, PyAny>) -> Result<Program, Failure> {
+        let sm = self.0.device.info().sm_number();
+        let images = match code.cast::<PyList>() {
+            Ok(several) => several.iter().map(|one| image(&one, sm)).collect::<Result<_, _>>()?,
+            Err(_) => match code.cast::<PyTuple>() {
+                Ok(several) => several.iter().map(|one| image(&one, sm)).collect::<Result<_, _>>()?,
+                Err(_) => vec![image(code, sm)?],
+            },
+        };
+        let images: Vec<&[u8]> = images.iter().map(Vec::as_slice).collect();
+        let cubin = match images[..] {
+            // The device's refusal of a single one says which SM it is for.
+            [one] => one,
+            _ => Images::new(&images).for_sm(sm).map_err(hcq::Error::from)?,
+        };
+        Ok(py.detach(|| Program::load(&self.0, cubin))?)
+    }
+
+    /// Opens a queue for launches and copies.
+    fn queue(&self, py: Python<'_>) -> Result<Queue, Failure> {
+        Ok(Queue::new(py.detach(|| self.0.device.queue())?))
+    }
+
+    /// Opens a queue for copies, which run beside the launches of other queues.
+    fn copy_queue(&self, py: Python<'_>) -> Result<Queue, Failure> {
+        Ok(Queue::new(py.detach(|| self.0.device.copy_queue())?))
+    }
+
+    /// Starts to record a graph.
+    fn graph(&self) -> GraphBuilder {
+        GraphBuilder::new(&self.0)
+    }
+
+    /// Bytes of memory that can be allocated now.
+    #[getter]
+    fn free_memory(&self) -> Result<u64, Failure> {
+        Ok(self.0.device.free_memory()?)
+    }
+
+    /// Whether kernels are interrupted between two instructions for another program, or else at their end.
+    #[getter]
+    fn gives_way(&self) -> bool {
+        self.0.device.preemption() == Preemption::Instructions
+    }
+
+    /// The GPU's clock in ns.
+    #[getter]
+    fn gpu_time(&self) -> Result<u64, Failure> {
+        Ok(self.0.device.gpu_time()?)
+    }
+
+    /// The clocks of GPU and CPU at one moment; that of the CPU is `time.monotonic_ns`.
+    fn clock_pair<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Failure> {
+        let found = self.0.device.clock_pair()?;
+        let before = Instant::now();
+        let now: u64 = py.import("time")?.getattr("monotonic_ns")?.call0()?.extract()?;
+        let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let fields = [
+            ("gpu_ns", found.gpu_ns),
+            ("cpu_ns", now.saturating_sub(ns(before.duration_since(found.cpu)))),
+            ("error_ns", ns(found.error + before.elapsed())),
+        ];
+        Ok(fact(py, "ClockPair", &fields.into_py_dict(py)?)?)
+    }
+
+    /// All that is mapped in the address space, by address.
+    fn memory_map<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let mappings = self.0.device.memory_map();
+        let fields = mappings.iter().map(|mapping| {
+            let fields = PyDict::new(py);
+            fields.set_item("address", mapping.va.raw())?;
+            fields.set_item("size", mapping.len)?;
+            fields.set_item("what", mapping.what)?;
+            fact(py, "Mapping", &fields)
+        });
+        fields.collect()
+    }
+
+    /// Gives back the memory of freed buffers that is kept for later ones.
+    fn trim(&self, py: Python<'_>) -> Result<(), Failure> {
+        Ok(py.detach(|| self.0.device.trim())?)
+    }
+
+    /// Allocates the memory for stacks of `stack` bytes per thread now.
+    fn reserve_stacks(&self, py: Python<'_>, stack: u32) -> Result<(), Failure> {
+        Ok(py.detach(|| self.0.device.reserve_stacks(stack))?)
+    }
+
+    fn __repr__(&self) -> String {
+        let info = self.0.device.info();
+        format!("<hcq device {} ({}, sm_{})>", info.name, info.backend, info.sm_number())
+    }
+}
+
+/// The bytes of one cubin.
+fn image(code: &Bound<'_, PyAny>, sm: u32) -> Result<Vec<u8>, Failure> {
+    if code.is_instance_of::<PyBytes>() || code.is_instance_of::<PyByteArray>() {
+        return Ok(code.extract()?);
+    }
+    if let Ok(path) = code.extract::<PathBuf>() {
+        return std::fs::read(&path).map_err(|error| {
+            let number = error.raw_os_error().unwrap_or(0);
+            PyOSError::new_err((number, error.to_string(), path.display().to_string())).into()
+        });
+    }
+    if code.hasattr("compile")? {
+        return Ok(code.call_method1("compile", (format!("sm_{sm}"),))?.extract()?);
+    }
+    let kind = code.get_type().name()?;
+    Err(Failure::kind(format!("a {kind} is no cubin: pass its bytes, its path or a hcq.Source")))
+}

@@ -1,0 +1,186 @@
+//! Memory of other Python objects, by the buffer protocol.
+//!
+//! `Py_buffer` and its functions became part of the stable ABI with Python 3.11, in the form that they have had since
+//! 3.3 (source: CPython, Doc/data/stable_abi.dat; Include/object.h of 3.9, Include/cpython/object.h of 3.10,
+//! Include/pybuffer.h of 3.11). PyO3 offers them from there on; this package serves 3.9.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr;
+
+use pyo3::exceptions::PyBufferError;
+use pyo3::ffi::{Py_ssize_t, PyObject};
+use pyo3::prelude::*;
+
+use crate::dtype::{self, DType};
+use crate::failure::Failure;
+
+/// `Py_buffer`.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct RawBuffer {
+    pub buf: *mut c_void,
+    pub obj: *mut PyObject,
+    pub len: Py_ssize_t,
+    pub itemsize: Py_ssize_t,
+    pub readonly: c_int,
+    pub ndim: c_int,
+    pub format: *mut c_char,
+    pub shape: *mut Py_ssize_t,
+    pub strides: *mut Py_ssize_t,
+    pub suboffsets: *mut Py_ssize_t,
+    pub internal: *mut c_void,
+}
+
+impl RawBuffer {
+    const EMPTY: Self = Self {
+        buf: ptr::null_mut(),
+        obj: ptr::null_mut(),
+        len: 0,
+        itemsize: 0,
+        readonly: 0,
+        ndim: 0,
+        format: ptr::null_mut(),
+        shape: ptr::null_mut(),
+        strides: ptr::null_mut(),
+        suboffsets: ptr::null_mut(),
+        internal: ptr::null_mut(),
+    };
+}
+
+/// `PyBUF_WRITABLE`.
+pub(crate) const WRITABLE: c_int = 0x1;
+/// `PyBUF_FORMAT`.
+pub(crate) const FORMAT: c_int = 0x4;
+/// `PyBUF_ND`.
+pub(crate) const ND: c_int = 0x8;
+/// `PyBUF_STRIDES`.
+pub(crate) const STRIDES: c_int = 0x10 | ND;
+
+unsafe extern "C" {
+    fn PyObject_GetBuffer(object: *mut PyObject, view: *mut RawBuffer, flags: c_int) -> c_int;
+    fn PyBuffer_Release(view: *mut RawBuffer);
+    fn PyBuffer_IsContiguous(view: *const RawBuffer, order: c_char) -> c_int;
+    fn PyBuffer_ToContiguous(
+        to: *mut c_void,
+        view: *const RawBuffer,
+        len: Py_ssize_t,
+        order: c_char,
+    ) -> c_int;
+}
+
+/// The memory of an object, which cannot go or move meanwhile.
+#[derive(Debug)]
+pub(crate) struct Foreign {
+    // In a box: whoever fills it may keep its address.
+    view: Box<RawBuffer>,
+}
+
+// SAFETY: the memory is the object's, which the view keeps; the view itself is touched with the interpreter alone.
+unsafe impl Send for Foreign {}
+// SAFETY: as above.
+unsafe impl Sync for Foreign {}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        Python::attach(|_| {
+            // SAFETY: filled by PyObject_GetBuffer, and released once.
+            unsafe { PyBuffer_Release(&raw mut *self.view) }
+        });
+    }
+}
+
+impl Foreign {
+    fn with(object: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Self> {
+        let mut view = Box::new(RawBuffer::EMPTY);
+        // SAFETY: a live object, and a view to fill.
+        match unsafe { PyObject_GetBuffer(object.as_ptr(), &raw mut *view, flags) } {
+            0 => Ok(Self { view }),
+            _ => Err(PyErr::fetch(object.py())),
+        }
+    }
+
+    /// The memory of `object` for reading; none where it has no such memory to show.
+    pub fn read(object: &Bound<'_, PyAny>) -> Option<Self> {
+        Self::with(object, FORMAT | STRIDES).ok()
+    }
+
+    /// The memory of `object` for writing, in one piece.
+    pub fn write(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let found = Self::with(object, WRITABLE | FORMAT | STRIDES)?;
+        match found.is_contiguous() {
+            true => Ok(found),
+            false => Err(PyBufferError::new_err("the target is not contiguous: read into a copy")),
+        }
+    }
+
+    /// Its length in bytes.
+    pub fn len(&self) -> usize {
+        self.view.len.unsigned_abs()
+    }
+
+    /// Its dimensions; none for a scalar.
+    pub fn shape(&self) -> Vec<usize> {
+        let count = self.view.ndim.unsigned_abs() as usize;
+        if count == 0 || self.view.shape.is_null() {
+            return if count == 0 { vec![] } else { vec![self.len()] };
+        }
+        // SAFETY: who filled the view has written so many.
+        let shape = unsafe { std::slice::from_raw_parts(self.view.shape, count) };
+        shape.iter().map(|side| side.unsigned_abs()).collect()
+    }
+
+    /// Whether it is one value, and no array.
+    pub fn is_scalar(&self) -> bool {
+        self.view.ndim == 0
+    }
+
+    /// The letters of its elements.
+    pub fn format(&self) -> &CStr {
+        match self.view.format.is_null() {
+            true => c"B",
+            // SAFETY: a text that ends, for as long as the view.
+            false => unsafe { CStr::from_ptr(self.view.format) },
+        }
+    }
+
+    /// The type of its elements.
+    pub fn dtype(&self) -> Result<&'static DType, Failure> {
+        dtype::of_format(self.format()).ok_or_else(|| {
+            let format = self.format().to_string_lossy();
+            Failure::kind(format!("elements of format {format:?} are not known here: pass them as bytes"))
+        })
+    }
+
+    fn is_contiguous(&self) -> bool {
+        // SAFETY: a filled view.
+        unsafe { PyBuffer_IsContiguous(&raw const *self.view, b'C' as c_char) == 1 }
+    }
+
+    /// Shows its bytes to `look`, those of an array with gaps as a copy.
+    pub fn bytes<R>(&self, py: Python<'_>, look: impl FnOnce(&[u8]) -> R) -> PyResult<R> {
+        if self.len() == 0 {
+            return Ok(look(&[]));
+        }
+        if !self.is_contiguous() {
+            let mut copy = vec![0_u8; self.len()];
+            // SAFETY: room for so many bytes, and a filled view.
+            let done = unsafe {
+                let len = self.view.len;
+                PyBuffer_ToContiguous(copy.as_mut_ptr().cast(), &raw const *self.view, len, b'C' as c_char)
+            };
+            return if done == 0 { Ok(look(&copy)) } else { Err(PyErr::fetch(py)) };
+        }
+        // SAFETY: so many bytes are there as long as the view is. A thread of the program that changes them meanwhile
+        // changes the copy's bytes, as everywhere in Python where the interpreter is released.
+        Ok(look(unsafe { std::slice::from_raw_parts(self.view.buf.cast::<u8>(), self.len()) }))
+    }
+
+    /// Its bytes, to be written; of a view from [`write`](Self::write).
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        if self.len() == 0 {
+            return &mut [];
+        }
+        // SAFETY: as above; it was asked for as writable and in one piece.
+        unsafe { std::slice::from_raw_parts_mut(self.view.buf.cast::<u8>(), self.len()) }
+    }
+}

@@ -1,0 +1,60 @@
+//! `hcq` for Python: the native half of the package `hcq`, whose other half is in `python/hcq`.
+//!
+//! Objects of Python hold objects of [`hcq`], which keep each other alive. Calls that copy, submit or wait release
+//! the interpreter; a lock that is held meanwhile is a [`lane::Lane`]'s, which says what a fork does. All other locks
+//! are taken and given back while the interpreter is held, so that no fork of a program comes between.
+//!
+//! # Safety
+//! Launching a kernel is safe for the process: the GPU reaches its own address space alone. What a kernel does with
+//! its arguments there is the program's to know, as in the Rust library.
+//!
+//! # Layers
+//!
+//! ```text
+//! module    device                      # opening, which makes all others
+//! work      graph program queue         # launches and what they are recorded in
+//! parts     args buffer                 # what work is made of
+//! memory    export foreign              # memory of one side as the other sees it
+//! facts     dtype forks lane layout source  # types of elements, queues, parameters, compilation
+//! border    explain failure             # errors as exceptions
+//! ```
+
+mod args;
+mod buffer;
+mod device;
+mod dtype;
+mod explain;
+mod export;
+mod failure;
+mod foreign;
+mod forks;
+mod graph;
+mod lane;
+mod layout;
+mod program;
+mod queue;
+mod source;
+
+/// The native half of the package `hcq`.
+#[pyo3::pymodule]
+mod _hcq {
+    #[pymodule_export]
+    use crate::buffer::{Buffer, BufferAt};
+    #[pymodule_export]
+    use crate::device::{Device, open};
+    #[pymodule_export]
+    use crate::graph::{Graph, GraphBuilder, Node};
+    #[pymodule_export]
+    use crate::program::{Kernel, Launcher, Program};
+    #[pymodule_export]
+    use crate::queue::{Queue, SyncPoint, Timestamp};
+    #[pymodule_export]
+    use crate::source::{compile, ptxas};
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        module.add("HostBuffer", crate::export::host_type(module.py())?)
+    }
+}

@@ -1,0 +1,221 @@
+"""Buffers: what goes in comes out, and whoever sees their memory keeps it."""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import gc
+import random
+import weakref
+
+import hcq
+import numpy as np
+import pytest
+
+# numpy before 2.1 asks for no version of DLPack, and shows such memory for reading alone.
+OLD_NUMPY = tuple(map(int, np.__version__.split(".")[:2])) < (2, 1)
+TYPES = "uint8 int8 bool int16 uint16 int32 uint32 int64 uint64 float16 float32 float64 complex64 complex128".split()
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("shape", [(7,), (3, 5), (2, 3, 4)])
+def test_an_array_comes_back_and_is_seen_as_it_was(device, dtype, shape):
+    values = (np.arange(np.prod(shape)) % 2).astype(dtype).reshape(shape)
+    for buffer in (device.buffer(values), device.host_buffer(values)):
+        assert (buffer.shape, buffer.dtype, buffer.nbytes, len(buffer)) == (shape, dtype, values.nbytes, shape[0])
+        read = buffer.read()
+        assert read.dtype == values.dtype and (read == values).all()
+        assert buffer.read_bytes() == values.tobytes()
+    for seen in (np.asarray(buffer), np.from_dlpack(buffer)):
+        assert seen.shape == shape and seen.dtype == values.dtype and (seen == values).all()
+        assert not seen.flags.owndata and (seen.flags.writeable or OLD_NUMPY)
+    assert memoryview(buffer).tobytes() == values.tobytes()
+
+
+def test_what_has_memory_or_a_shape_makes_a_buffer(device):
+    gaps = np.arange(20, dtype=np.int32).reshape(4, 5)[::2, 1::2]
+    cases = [
+        (b"abc", (3,), "uint8"),
+        (bytearray(b"abcd"), (4,), "uint8"),
+        (memoryview(b"abcde")[::2], (3,), "uint8"),
+        (array.array("f", [1, 2, 3]), (3,), "float32"),
+        ((ctypes.c_int16 * 4)(1, 2, 3, 4), (4,), "int16"),
+        (gaps, (2, 2), "int32"),
+        (gaps.T, (2, 2), "int32"),
+        (np.float64(7), (1,), "float64"),
+    ]
+    for data, shape, dtype in cases:
+        buffer = device.buffer(data)
+        assert (buffer.shape, buffer.dtype) == (shape, dtype)
+        assert buffer.read_bytes() == np.ascontiguousarray(data).tobytes()
+    assert device.buffer(b"\0\0\x80\x3f" * 3, "float32").read().tolist() == [1, 1, 1]
+    assert device.buffer(10).shape == (10,)
+    assert device.buffer((3, 4), np.float16).nbytes == 24
+    assert device.buffer([5], float).dtype == "float64"
+
+
+@pytest.mark.parametrize(
+    ("data", "dtype", "error", "says"),
+    [
+        ([1.5, 2.5], None, TypeError, "numpy array"),
+        ("text", None, TypeError, "no memory to copy from"),
+        (None, None, TypeError, "no memory to copy from"),
+        (-1, None, OverflowError, None),
+        (0, None, hcq.RangeError, "at least one byte"),
+        (1 << 62, "float64", hcq.OutOfMemory, None),
+        (4, "float33", TypeError, "float33"),
+        (4, object, TypeError, "object"),
+        (b"abc", "int16", ValueError, "3 bytes"),
+        (np.zeros(2, "datetime64[s]"), None, TypeError, "no memory"),
+        (np.zeros(2, ">i4"), None, TypeError, ">i"),
+        (np.zeros(2, [("a", "i4")]), None, TypeError, "format"),
+    ],
+)
+def test_what_makes_no_buffer_is_named(device, data, dtype, error, says):
+    with pytest.raises(error, match=says):
+        device.buffer(data, dtype)
+
+
+def test_a_buffer_is_a_model_of_bytes(device):
+    choose = random.Random(7)
+    for make in (device.buffer, device.host_buffer):
+        model = bytearray(choose.randbytes(1000))
+        buffer = make(model)
+        for _ in range(300):
+            offset, size = choose.randrange(1100), choose.randrange(300)
+            data = choose.randbytes(size)
+            into = bytearray(size)
+            fits = offset + size <= len(model)
+            if fits:
+                buffer.write(data, offset)
+                model[offset : offset + size] = data
+                assert buffer.read_bytes(offset, size) == data
+                buffer.read_into(into, offset)
+                assert into == data
+                assert buffer.read_bytes() == model
+            else:
+                for call in (
+                    lambda: buffer.write(data, offset),
+                    lambda: buffer.read_bytes(offset, size),
+                    lambda: buffer.read_into(into, offset),
+                ):
+                    with pytest.raises(hcq.RangeError) as found:
+                        call()
+                    assert found.value.code == "MEMORY_OUT_OF_BOUNDS"
+
+
+def test_targets_of_reads_are_writable_and_in_one_piece(device):
+    buffer = device.buffer(b"abcdefgh")
+    into = np.zeros((2, 4), np.uint8)
+    buffer.read_into(into)
+    assert into.tobytes() == b"abcdefgh"
+    for bad in (b"12345678", into[:, ::2], np.broadcast_to(np.uint8(0), (8,))):
+        with pytest.raises((BufferError, ValueError)):
+            buffer.read_into(bad)
+    with pytest.raises(TypeError):
+        buffer.read_into(8)
+
+
+@pytest.mark.parametrize("see", [memoryview, np.asarray, np.from_dlpack, lambda buffer: np.frombuffer(buffer, np.uint8)])
+def test_a_view_keeps_its_buffer_and_keeps_it_from_being_freed(device, see):
+    buffer = device.host_buffer(np.arange(8, dtype=np.uint8))
+    view = see(buffer)
+    with pytest.raises(BufferError, match="1 views"):
+        buffer.free()
+    part = view[2:4]
+    del view
+    gc.collect()
+    with pytest.raises(BufferError):
+        buffer.free()
+    gone = weakref.ref(buffer)
+    del buffer
+    gc.collect()
+    assert gone() is not None
+    # The buffer's memory is the only one that it is.
+    buffer = gone()
+    buffer.write(b"M", 2)
+    assert part[0] == 77
+    del part
+    gc.collect()
+    buffer.free()
+    del buffer
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_capsule_that_nobody_takes_gives_its_view_back(device):
+    buffer = device.host_buffer(16)
+    for version in (None, (0, 8), (1, 0), (1, 9)):
+        capsule = buffer.__dlpack__(max_version=version)
+        with pytest.raises(BufferError):
+            buffer.free()
+        del capsule
+    gc.collect()
+    with pytest.raises(BufferError):
+        buffer.__dlpack__(copy=True)
+    with pytest.raises(BufferError):
+        buffer.__dlpack__(dl_device=(2, 0))
+    assert buffer.__dlpack_device__() == (1, 0)
+    buffer.free()
+
+
+def test_gpu_memory_is_not_shown(device):
+    buffer = device.buffer(16)
+    for see in (memoryview, np.from_dlpack):
+        with pytest.raises((TypeError, BufferError)):
+            see(buffer)
+
+
+def test_a_freed_buffer_is_an_error_wherever_it_goes(device, vecadd):
+    for make in (device.buffer, device.host_buffer):
+        buffer, other = make(64), device.buffer(64)
+        place = buffer.at(4)
+        buffer.free()
+        assert buffer.freed and "freed" in repr(buffer)
+        calls = [
+            buffer.read,
+            buffer.read_bytes,
+            buffer.free,
+            lambda: buffer.at(0),
+            lambda: buffer.write(b"1"),
+            lambda: buffer.read_into(bytearray(1)),
+            lambda: buffer.set_name("x"),
+            lambda: buffer.__dlpack__(),
+            lambda: buffer.__dlpack_device__(),
+            lambda: vecadd[1, 1](buffer, other, other, 1),
+            lambda: vecadd[1, 1](other, place, other, 1),
+            lambda: device.queue().copy(buffer, other),
+            lambda: device.queue().copy(other, buffer),
+            lambda: device.graph().copy(other, buffer),
+            lambda: device.graph().launch(vecadd, 1, 1, other, other, buffer, 1),
+        ]
+        for call in calls:
+            with pytest.raises(hcq.Freed) as found:
+                call()
+            assert found.value.code == "HANDLE_FREED"
+    with pytest.raises(hcq.Freed):
+        memoryview(buffer)
+
+
+def test_memory_goes_back_and_an_address_is_kept(device):
+    before = device.free_memory
+    for _ in range(20):
+        device.buffer(64 << 20)
+    gc.collect()
+    device.trim()
+    assert device.free_memory > before - (64 << 20)
+    there = device.buffer(4096, address=0x20_0000_0000)
+    assert there.address == 0x20_0000_0000 and there.at(8).address == there.address + 8
+    with pytest.raises(hcq.RangeError):
+        device.buffer(4096, address=0x20_0000_0000)
+    assert any(mapping.address == there.address for mapping in device.memory_map())
+
+
+def test_classes_are_made_by_devices_alone():
+    for name in ("Buffer", "HostBuffer", "BufferAt", "Device", "Program", "Kernel", "Queue", "Graph", "SyncPoint"):
+        kind = getattr(hcq, name)
+        for args in ((), (1,), (kind,)):
+            with pytest.raises(TypeError):
+                kind(*args)
+        with pytest.raises(TypeError):
+            kind.__new__(kind)
