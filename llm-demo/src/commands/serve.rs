@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use ga10b_llm::engine::PAGE;
+use ga10b_llm::model::Pooling;
 use ga10b_llm::{ColumnsOptions, Model, Tokenizer};
 use tokio::runtime;
 use tokio::signal::unix::{SignalKind, signal};
@@ -19,6 +20,7 @@ use crate::outcome::{Outcome, Usage};
 use crate::serve::access::Access;
 use crate::serve::app::router;
 use crate::serve::batch::{Batch, Sharing};
+use crate::serve::embedding::Embeddings;
 use crate::serve::listen;
 use crate::serve::metrics::Metrics;
 use crate::serve::openai::fields::Unknown;
@@ -47,6 +49,7 @@ pub fn run(serve: &Serve) -> anyhow::Result<Outcome> {
     let tokenizer = Tokenizer::from_gguf(&model.gguf).context("cannot read the vocabulary")?;
     let tokenizer = Arc::new(tokenizer);
     let template = session::template(serve.template.as_deref(), &model, &tokenizer)?;
+    let pooling = serve.pooling.or(model.pooling()?).unwrap_or(Pooling::Last);
     let key = key(serve)?;
     let listener = TcpListener::bind((serve.host.as_str(), serve.port))
         .with_context(|| format!("cannot listen on {}, port {}", serve.host, serve.port))?;
@@ -79,6 +82,7 @@ pub fn run(serve: &Serve) -> anyhow::Result<Outcome> {
         },
         unknown: Unknown::new(serve.strict),
         parallel,
+        embeddings: Embeddings { pooling, width: model.config.hidden },
         own: Own::default(),
     };
     let router = router(Arc::new(app));

@@ -16,6 +16,7 @@ use tokio::time::timeout;
 
 use crate::grammar::Compiler;
 use crate::serve::access::Access;
+use crate::serve::embedding::Embeddings;
 use crate::serve::metrics::Metrics;
 use crate::serve::openai::answer::now;
 use crate::serve::openai::error::Error;
@@ -44,6 +45,7 @@ pub struct App {
     pub unknown: Unknown,
     /// Requests that are processed at the same time.
     pub parallel: usize,
+    pub embeddings: Embeddings,
     pub own: Own,
 }
 
