@@ -125,7 +125,7 @@ fn texts(scheduler: &mut Scheduler<Columns>, prompts: &[Vec<u32>], reuse: bool) 
             for (_, event) in scheduler.step().unwrap() {
                 match event {
                     Event::Admitted { reused } | Event::Reused { tokens: reused } => found += reused,
-                    Event::Logprobs(_) => panic!("no sampler keeps them"),
+                    Event::Logprobs(_) | Event::Known(_) | Event::State(_) => panic!("nobody asks for them"),
                     Event::Token(token) => text.push(token),
                     Event::Finished(finish) => assert_eq!(finish, Finish::Count),
                 }

@@ -171,7 +171,7 @@ fn run(model: &Model, requests: &[Request], pages: usize, way: Way) -> Vec<(Vec<
                 match event {
                     Event::Admitted { reused } => found.1 = reused,
                     Event::Reused { tokens } => found.1 += tokens,
-                    Event::Logprobs(_) => panic!("no sampler keeps them"),
+                    Event::Logprobs(_) | Event::Known(_) | Event::State(_) => panic!("nobody asks for them"),
                     Event::Token(token) => found.0.push(token),
                     Event::Finished(finish) => assert_eq!(finish, Finish::Count),
                 }
@@ -246,7 +246,7 @@ fn watched(scheduler: &mut Scheduler<Columns>, prompt: &[u32]) -> (Vec<u32>, Vec
         for (_, event) in scheduler.step().unwrap() {
             match event {
                 Event::Admitted { reused: tokens } | Event::Reused { tokens } => taken += tokens,
-                Event::Logprobs(_) => panic!("no sampler keeps them"),
+                Event::Logprobs(_) | Event::Known(_) | Event::State(_) => panic!("nobody asks for them"),
                 Event::Token(token) => {
                     text.push(token);
                     let column = scheduler.last_step() - 1;

@@ -263,7 +263,7 @@ fn texts_that_repeat_themselves_take_fewer_steps() {
         for step in 1.. {
             for (id, event) in scheduler.step().unwrap() {
                 match event {
-                    Event::Logprobs(_) => panic!("no sampler keeps them"),
+                    Event::Logprobs(_) | Event::Known(_) | Event::State(_) => panic!("nobody asks for them"),
                     Event::Token(token) => texts.entry(id).or_default().push(token),
                     Event::Finished(_) if id.0 < 2 => repeated = step,
                     _ => {}
@@ -390,7 +390,7 @@ fn requests_on_columns_get_the_texts_that_they_get_alone() {
                 match event {
                     Event::Admitted { reused } => assert_eq!(reused, 0, "nothing is kept"),
                     Event::Reused { .. } => panic!("nothing is kept"),
-                    Event::Logprobs(_) => panic!("no sampler keeps them"),
+                    Event::Logprobs(_) | Event::Known(_) | Event::State(_) => panic!("nobody asks for them"),
                     Event::Token(token) => texts.entry(id).or_default().push(token),
                     Event::Finished(finish) => assert_eq!(finish, Finish::Count),
                 }

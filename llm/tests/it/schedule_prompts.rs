@@ -25,7 +25,7 @@ fn alone(scheduler: &mut Scheduler<Columns>, prompt: &[u32], seed: u64, reuse: b
         for (_, event) in scheduler.step().unwrap() {
             match event {
                 Event::Admitted { reused: tokens } | Event::Reused { tokens } => found += tokens,
-                Event::Logprobs(_) => panic!("no sampler keeps them"),
+                Event::Logprobs(_) | Event::Known(_) | Event::State(_) => panic!("nobody asks for them"),
                 Event::Token(token) => text.push(token),
                 Event::Finished(finish) => assert_eq!(finish, Finish::Count),
             }
@@ -132,7 +132,7 @@ fn prompts_that_arrive_together_share_their_beginning() {
             for (id, event) in scheduler.step().unwrap() {
                 match event {
                     Event::Admitted { reused: tokens } | Event::Reused { tokens } => reused += tokens,
-                    Event::Logprobs(_) => panic!("no sampler keeps them"),
+                    Event::Logprobs(_) | Event::Known(_) | Event::State(_) => panic!("nobody asks for them"),
                     Event::Token(token) => found.entry(id).or_default().push(token),
                     Event::Finished(finish) => assert_eq!(finish, Finish::Count),
                 }
