@@ -30,9 +30,10 @@ pub enum Command {
     /// Serve a model over HTTP, with OpenAI's interface and a page to chat with
     ///
     /// Routes: /v1/chat/completions, /v1/completions, /v1/responses, /v1/embeddings, /v1/models, /tokenize,
-    /// /detokenize, /tokenizer_info, /props, /health, /metrics (Prometheus), and the page at /. Requests are admitted in order of arrival, --parallel of them at the same time. Sampling
-    /// options are for requests that do not say; without --temp their temperature is 0.8, without --seed each
-    /// has another seed. Ctrl-C or SIGTERM ends the server after the requests that it has.
+    /// /detokenize, /tokenizer_info, /props, /health, /metrics (Prometheus), and the page at /. Requests are
+    /// admitted in order of arrival, --parallel of them at the same time. Sampling options are for requests that do
+    /// not say; without --temp their temperature is 0.8, without --seed each has another seed. Ctrl-C or SIGTERM ends
+    /// the server after the requests that it has.
     Serve(Serve),
     /// Measure tokens per second, as llama-bench does
     ///

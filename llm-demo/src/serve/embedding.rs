@@ -22,14 +22,6 @@ use crate::serve::state::{App, known, read};
 /// Most texts of a request, as OpenAI has it.
 const MOST_TEXTS: usize = 2048;
 
-/// The embeddings of a model.
-#[derive(Clone, Copy, Debug)]
-pub struct Embeddings {
-    pub pooling: Pooling,
-    /// Numbers of each.
-    pub width: usize,
-}
-
 /// The length of a vector, by the numbers of llama-server's `embd_normalize`.
 #[derive(Clone, Copy)]
 enum Norm {

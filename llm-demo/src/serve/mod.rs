@@ -8,7 +8,7 @@ mod answering;
 pub mod app;
 mod asking;
 pub mod batch;
-pub mod embedding;
+mod embedding;
 pub mod framing;
 pub mod job;
 pub mod listen;

@@ -10,13 +10,13 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use ga10b_llm::Tokenizer;
 use ga10b_llm::chat::Template;
+use ga10b_llm::model::Pooling;
 use ga10b_llm::sampler::Constraint;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::grammar::Compiler;
 use crate::serve::access::Access;
-use crate::serve::embedding::Embeddings;
 use crate::serve::metrics::Metrics;
 use crate::serve::openai::answer::now;
 use crate::serve::openai::error::Error;
@@ -47,6 +47,14 @@ pub struct App {
     pub parallel: usize,
     pub embeddings: Embeddings,
     pub own: Own,
+}
+
+/// The embeddings of a model.
+#[derive(Clone, Copy, Debug)]
+pub struct Embeddings {
+    pub pooling: Pooling,
+    /// Numbers of each.
+    pub width: usize,
 }
 
 /// Limits of a request.

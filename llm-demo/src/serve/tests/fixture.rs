@@ -22,13 +22,12 @@ use tokio::sync::watch;
 use crate::serve::access::Access;
 use crate::serve::app::router;
 use crate::serve::batch::{Batch, Sharing};
-use crate::serve::embedding::Embeddings;
 use crate::serve::listen;
 use crate::serve::metrics::Metrics;
 use crate::serve::openai::fields::Unknown;
 use crate::serve::openai::request::Defaults;
 use crate::serve::scheduler::{self, Build, Options};
-use crate::serve::state::{App, Limits, Own};
+use crate::serve::state::{App, Embeddings, Limits, Own};
 
 /// `vadd_f32`.
 const VADD: &[u8] = include_bytes!("../../../../hcq/tests/data/01_vecadd.sm_87.cubin");
