@@ -62,7 +62,8 @@ impl<S: Sequences> Scheduler<S> {
         &mut self,
         parts: &[Part],
         greedy: &[Option<u32>],
-        (finished, events): (&mut Vec<(usize, Finish)>, &mut Vec<(RequestId, Event)>),
+        finished: &mut Vec<(usize, Finish)>,
+        events: &mut Vec<(RequestId, Event)>,
     ) -> Result<()> {
         let mut choices = Vec::new();
         let mut columns = 0;

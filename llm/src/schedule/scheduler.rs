@@ -255,7 +255,7 @@ impl<S: Sequences> Scheduler<S> {
             proposals.stepped(begin.elapsed());
         }
         let mut finished = self.read(&parts, &greedy, &mut events)?;
-        self.take(&parts, &greedy, (&mut finished, &mut events))?;
+        self.take(&parts, &greedy, &mut finished, &mut events)?;
         self.finish(finished)?;
         Ok(events)
     }
