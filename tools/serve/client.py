@@ -109,6 +109,23 @@ def check_several(chat, text, messages):
     assert choice.logprobs.token_logprobs == [token.logprob for token in tokens], choice
 
 
+def check_embeddings(client):
+    """Embeddings, which the client asks for in base64 by itself, and the probabilities of prompts."""
+    texts = ["Once upon a time", "The little fox"]
+    vectors = [entry.embedding for entry in client.embeddings.create(model="story", input=texts).data]
+    floats = client.embeddings.create(model="story", input=texts[1], encoding_format="float").data[0].embedding
+    assert all(abs(a - b) < 1e-6 for a, b in zip(vectors[1], floats)) and len(floats) == len(vectors[0])
+    assert abs(sum(value * value for value in floats) - 1) < 1e-4
+    error = fails(openai.BadRequestError, lambda: client.embeddings.create(model="story", input="a", dimensions=8))
+    assert error.param == "dimensions", error.body
+
+    told = client.completions.create(model="story", prompt=texts, max_tokens=0, echo=True, logprobs=1)
+    assert [choice.text for choice in told.choices] == texts, told
+    for choice in told.choices:
+        first, *rest = choice.logprobs.token_logprobs
+        assert first is None and all(value < 0 for value in rest) and len(rest) > 1, choice
+
+
 def check_responses(client):
     """Responses, of texts alone."""
     ask = dict(model="story", input="Once upon a time", max_output_tokens=12, temperature=0)
@@ -163,6 +180,7 @@ def check(client):
     check_tools(chat, messages)
     check_several(chat, text, messages)
     check_responses(client)
+    check_embeddings(client)
 
     error = fails(openai.BadRequestError, lambda: chat(model="story", messages=messages, n=200))
     assert error.param == "n" and error.type == "invalid_request_error", error.body

@@ -8,7 +8,7 @@ import sys
 
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import tool
-from langchain_openai import ChatOpenAI, OpenAI
+from langchain_openai import ChatOpenAI, OpenAI, OpenAIEmbeddings
 from pydantic import BaseModel
 
 from server import STORY, serving
@@ -39,6 +39,10 @@ def check(**server):
     assert ChatOpenAI(use_responses_api=True, max_tokens=12, **ask).invoke("Once upon a time").text == STORY
     prompts = ["Once upon a time", "The little fox"]
     assert OpenAI(max_tokens=12, **ask).generate(prompts).generations[0][0].text == STORY
+
+    # Else it sends the tokens of a vocabulary of OpenAI's.
+    embeddings = OpenAIEmbeddings(model="story", check_embedding_ctx_length=False, max_retries=0, **server)
+    assert embeddings.embed_documents(prompts)[1] == embeddings.embed_query(prompts[1])
 
     warm = ChatOpenAI(**{**ask, "temperature": 1.2}, max_tokens=120, seed=2)
     caller = warm.bind_tools([go], tool_choice="any", strict=True, parallel_tool_calls=False)

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use ga10b_llm::model::Pooling;
 use ga10b_llm::synthesize::Synthesis;
 use ga10b_llm_tools::chips::Chip;
 use ga10b_llm_tools::roofline::Constant;
@@ -13,7 +14,7 @@ use ga10b_llm_tools::roofline::Constant;
 use crate::cli::options::{Checking, Common, Constraints, Launching, ModelFile, OnDevice, Text};
 use crate::cli::sampling::Sampling;
 use crate::cli::speculation::Speculation;
-use crate::cli::values::{count, seed, sequences, whole};
+use crate::cli::values::{count, pooling, seed, sequences, whole};
 
 /// The subcommand.
 #[derive(Debug, Subcommand)]
@@ -28,10 +29,11 @@ pub enum Command {
     Chat(Chat),
     /// Serve a model over HTTP, with OpenAI's interface and a page to chat with
     ///
-    /// Routes: /v1/chat/completions, /v1/completions, /v1/responses, /v1/models, /tokenize, /detokenize, /props,
-    /// /health, /metrics (Prometheus), and the page at /. Requests are admitted in order of arrival, --parallel of them at the same time. Sampling
-    /// options are for requests that do not say; without --temp their temperature is 0.8, without --seed each
-    /// has another seed. Ctrl-C or SIGTERM ends the server after the requests that it has.
+    /// Routes: /v1/chat/completions, /v1/completions, /v1/responses, /v1/embeddings, /v1/models, /tokenize,
+    /// /detokenize, /tokenizer_info, /props, /health, /metrics (Prometheus), and the page at /. Requests are
+    /// admitted in order of arrival, --parallel of them at the same time. Sampling options are for requests that do
+    /// not say; without --temp their temperature is 0.8, without --seed each has another seed. Ctrl-C or SIGTERM ends
+    /// the server after the requests that it has.
     Serve(Serve),
     /// Measure tokens per second, as llama-bench does
     ///
@@ -247,6 +249,10 @@ pub struct Serve {
     /// Template of conversations in Jinja, instead of the model's
     #[arg(long, value_name = "FILE")]
     pub template: Option<PathBuf>,
+
+    /// The embedding of a text, of its tokens: mean or last [default: what the file says, or last]
+    #[arg(long, value_name = "WAY", value_parser = pooling)]
+    pub pooling: Option<Pooling>,
 
     #[command(flatten)]
     pub sampling: Sampling,

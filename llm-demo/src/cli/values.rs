@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use ga10b_llm::engine::MOST_COLUMNS;
+use ga10b_llm::model::Pooling;
 use ga10b_llm::{CacheType, Mode};
 
 /// A token, and what is added to its logit.
@@ -46,6 +47,15 @@ pub fn prompt_weights(text: &str) -> Result<bool, String> {
 pub fn cache_type(text: &str) -> Result<CacheType, String> {
     let kv = CacheType::ALL.into_iter().find(|t| t.name() == text);
     kv.ok_or_else(|| format!("expected one of {}", CacheType::ALL.map(CacheType::name).join(", ")))
+}
+
+/// The way in which hidden states become the embedding of a text.
+pub fn pooling(text: &str) -> Result<Pooling, String> {
+    match text {
+        "mean" => Ok(Pooling::Mean),
+        "last" => Ok(Pooling::Last),
+        _ => Err("expected one of mean, last".to_owned()),
+    }
 }
 
 /// A number of tokens, runs or requests.

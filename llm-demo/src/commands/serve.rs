@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use ga10b_llm::engine::PAGE;
+use ga10b_llm::model::Pooling;
 use ga10b_llm::{ColumnsOptions, Model, Tokenizer};
 use tokio::runtime;
 use tokio::signal::unix::{SignalKind, signal};
@@ -24,7 +25,7 @@ use crate::serve::metrics::Metrics;
 use crate::serve::openai::fields::Unknown;
 use crate::serve::openai::request::Defaults;
 use crate::serve::scheduler::{self, Build, Options, Processor};
-use crate::serve::state::{App, Limits, Own};
+use crate::serve::state::{App, Embeddings, Limits, Own};
 use crate::session::{self, Setup};
 use crate::speculation::Drafting;
 use crate::text_file::{self, Input};
@@ -47,6 +48,7 @@ pub fn run(serve: &Serve) -> anyhow::Result<Outcome> {
     let tokenizer = Tokenizer::from_gguf(&model.gguf).context("cannot read the vocabulary")?;
     let tokenizer = Arc::new(tokenizer);
     let template = session::template(serve.template.as_deref(), &model, &tokenizer)?;
+    let pooling = serve.pooling.or(model.pooling()?).unwrap_or(Pooling::Last);
     let key = key(serve)?;
     let listener = TcpListener::bind((serve.host.as_str(), serve.port))
         .with_context(|| format!("cannot listen on {}, port {}", serve.host, serve.port))?;
@@ -79,6 +81,7 @@ pub fn run(serve: &Serve) -> anyhow::Result<Outcome> {
         },
         unknown: Unknown::new(serve.strict),
         parallel,
+        embeddings: Embeddings { pooling, width: model.config.hidden },
         own: Own::default(),
     };
     let router = router(Arc::new(app));

@@ -114,6 +114,7 @@ impl Answer {
                     texts[number].written.reason = Some(reason);
                     self.end(number, used);
                 }
+                (_, Event::Embedding(_)) => {}
                 (_, Event::Failed(failure)) => return Err(failure.into()),
             }
         }
@@ -179,6 +180,7 @@ impl Streamed for Stream {
                 let has_calls = !texts[number].written.calls.is_empty();
                 chunks.push(answer.heading.last(number, reason, has_calls));
             }
+            Event::Embedding(_) => {}
             Event::Failed(failure) => {
                 self.ended = true;
                 chunks.push(Error::from(failure).json());

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::serve::access::{is_preflight, permissions};
 use crate::serve::answering::answer;
+use crate::serve::embedding::embed;
 use crate::serve::job::Health;
 use crate::serve::metrics::MEDIA_TYPE;
 use crate::serve::openai::answer::{Kind, model};
@@ -38,9 +39,11 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/chat/completions", post(chat))
         .route("/v1/completions", post(completion))
         .route("/v1/responses", post(respond))
+        .route("/v1/embeddings", post(embed))
         .route("/tokenize", post(words::tokenize))
         .route("/detokenize", post(words::detokenize))
         .route("/props", get(words::props))
+        .route("/tokenizer_info", get(words::tokenizer_info))
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(middleware::from_fn_with_state(Arc::clone(&app), guard))
@@ -76,7 +79,7 @@ async fn guard(
 
 /// The name of a route in counters.
 fn route(path: Option<&str>) -> &'static str {
-    const ROUTES: [&str; 11] = [
+    const ROUTES: [&str; 13] = [
         "/",
         "/health",
         "/metrics",
@@ -85,9 +88,11 @@ fn route(path: Option<&str>) -> &'static str {
         "/v1/chat/completions",
         "/v1/completions",
         "/v1/responses",
+        "/v1/embeddings",
         "/tokenize",
         "/detokenize",
         "/props",
+        "/tokenizer_info",
     ];
     ROUTES.into_iter().find(|route| Some(*route) == path).unwrap_or("other")
 }

@@ -10,6 +10,7 @@ use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, stream};
 use ga10b_llm::Sampler;
+use ga10b_llm::schedule::Reading;
 use serde_json::{Map, Value};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::spawn_blocking;
@@ -69,37 +70,19 @@ pub async fn ask(app: &Arc<App>, kind: Kind, mut body: Body) -> Result<Asked, Er
 
 /// The requests for the engine: texts become tokens.
 async fn prepare(app: Arc<App>, start: Start, wanted: Wanted) -> Result<Vec<Request>, Error> {
-    let field = start.field();
     let Wanted { sampling, penalties, mut bias, stops, grammar, count, reuse, .. } = wanted;
-    let Wanted { endless, texts, logprobs, variables, .. } = wanted;
-    // Nothing closes it. The work goes on when the client goes away, and keeps its place.
-    let permit = Arc::clone(&app.own.tokenizing).acquire_owned().await.ok();
-    let shared = Arc::clone(&app);
+    let Wanted { endless, texts, logprobs, echo, variables, .. } = wanted;
     let is_free = grammar.is_none();
-    let work = move || {
-        let _permit = permit;
-        let constraint = grammar.map(|grammar| shared.constraint(&grammar)).transpose()?;
-        Ok::<_, Error>((tokens(&shared, start, &variables)?, constraint))
+    let work = move |app: &App| {
+        let constraint = grammar.map(|grammar| app.constraint(&grammar)).transpose()?;
+        Ok((tokens(app, start, &variables)?, constraint))
     };
-    let prepared = spawn_blocking(work).await;
-    let (prompts, constraint) = prepared.map_err(|error| {
-        Error::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the tokenizer failed: {error}"))
-    })??;
-    let context = app.context;
-    for prompt in &prompts {
-        if prompt.is_empty() {
-            return Err(Error::field(field, "the prompt is empty and the model has no token to begin with"));
-        }
-        if prompt.len() > context {
-            let message = format!("the prompt has {} tokens, and the context has {context}", prompt.len());
-            return Err(Error::field(field, message).with_code("context_length_exceeded"));
-        }
-    }
+    let (prompts, constraint) = beside(&app, work).await?;
     // A text by a grammar ends with it.
     if endless && is_free {
         bias.extend(app.tokenizer.ends().iter().map(|end| (*end, f32::NEG_INFINITY)));
     }
-    let request = |prompt: &Vec<u32>, number: u64| {
+    let request = |(prompt, text): &Encoded, number: u64| {
         let mut sampling = sampling;
         sampling.seed = sampling.seed.wrapping_add(number);
         let mut sampler = Sampler::new(sampling).with_penalties(penalties).with_bias(bias.clone());
@@ -110,7 +93,9 @@ async fn prepare(app: Arc<App>, start: Start, wanted: Wanted) -> Result<Vec<Requ
             sampler = sampler.with_logprobs(most);
         }
         let count = count.unwrap_or(usize::MAX);
-        Request { prompt: prompt.clone(), sampler, stops: stops.clone(), count, reuse }
+        let reading = logprobs.filter(|_| echo).map_or(Reading::Nothing, Reading::Logprobs);
+        let (prompt, echo) = (prompt.clone(), echo.then(|| text.clone()));
+        Request { prompt, sampler, stops: stops.clone(), count, reuse, reading, echo }
     };
     Ok(prompts
         .iter()
@@ -119,8 +104,29 @@ async fn prepare(app: Arc<App>, start: Start, wanted: Wanted) -> Result<Vec<Requ
         .collect())
 }
 
+/// Does what takes the processor long on a thread for it. The work goes on when the client goes away, and keeps its
+/// place.
+pub async fn beside<T: Send + 'static>(
+    app: &Arc<App>,
+    work: impl FnOnce(&App) -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    // Nothing closes it.
+    let permit = Arc::clone(&app.own.tokenizing).acquire_owned().await.ok();
+    let shared = Arc::clone(app);
+    let done = spawn_blocking(move || {
+        let _permit = permit;
+        work(&shared)
+    });
+    done.await.map_err(|error| {
+        Error::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the tokenizer failed: {error}"))
+    })?
+}
+
+/// The tokens of a prompt, and its text.
+pub type Encoded = (Vec<u32>, String);
+
 /// The tokens of each prompt.
-fn tokens(app: &App, start: Start, variables: &Map<String, Value>) -> Result<Vec<Vec<u32>>, Error> {
+fn tokens(app: &App, start: Start, variables: &Map<String, Value>) -> Result<Vec<Encoded>, Error> {
     let field = start.field();
     let bad = |error: ga10b_llm::Error| Error::field(field, format!("{:#}", anyhow::Error::from(error)));
     let prompts = match start {
@@ -134,9 +140,39 @@ fn tokens(app: &App, start: Start, variables: &Map<String, Value>) -> Result<Vec
         }
         Start::Prompts(prompts) => prompts,
     };
-    let one = |prompt| match prompt {
-        Prompt::Tokens(tokens) => app.in_vocabulary("prompt", tokens),
-        Prompt::Text(text) => app.tokenizer.encode_formatted(&text).map_err(bad),
+    encode(app, field, prompts)
+}
+
+/// The tokens of each prompt, which are from `field`.
+pub fn encode(app: &App, field: &str, prompts: Vec<Prompt>) -> Result<Vec<Encoded>, Error> {
+    let one = |prompt| {
+        let (tokens, text) = match prompt {
+            Prompt::Tokens(tokens) => {
+                let tokens = app.in_vocabulary(field, tokens)?;
+                let text = app.tokenizer.decode(&tokens);
+                (tokens, text)
+            }
+            Prompt::Text(text) => {
+                let tokens = app.tokenizer.encode_formatted(&text);
+                (
+                    tokens
+                        .map_err(|error| Error::field(field, format!("{:#}", anyhow::Error::from(error))))?,
+                    text,
+                )
+            }
+        };
+        let (count, context) = (tokens.len(), app.context);
+        match count {
+            0 => Err(Error::field(field, "the prompt is empty and the model has no token to begin with")),
+            _ if count > context => {
+                // Clients look for these words.
+                let message = format!(
+                    "this model's maximum context length is {context} tokens, and the prompt has {count}"
+                );
+                Err(Error::field(field, message).with_code("context_length_exceeded"))
+            }
+            _ => Ok((tokens, text)),
+        }
     };
     prompts.into_iter().map(one).collect()
 }

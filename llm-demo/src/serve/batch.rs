@@ -13,6 +13,7 @@ use ga10b_llm::tokenizer::TextStream;
 use ga10b_llm::{Error, Sequences, Tokenizer};
 
 use crate::serve::job::{Event, Failure, Piece, Reason, Usage, Weighed};
+use crate::serve::prompts::Told;
 use crate::serve::scheduler::{Job, Processor, Queue};
 use crate::serve::stops::Stops;
 use crate::serve::weighing::Weighing;
@@ -43,6 +44,8 @@ struct Task<'a> {
     text: TextStream<'a>,
     stops: Stops,
     weighing: Weighing,
+    /// The results of the prompt.
+    told: Told,
     /// The probabilities of the next token, if they are kept.
     logprobs: Option<Logprobs>,
     /// Tokens of the prompt that were in the cache.
@@ -65,10 +68,19 @@ impl Task<'_> {
         }
     }
 
+    /// Sends what is told of the prompt, before the first token or the end.
+    fn begin(&mut self, tokenizer: &Tokenizer) {
+        if let Some(event) = self.told.pass(&self.job.request, tokenizer) {
+            // Whether somebody receives it is seen at the next event.
+            self.job.ticket.send(event);
+        }
+    }
+
     /// Sends what is certain of the text after `token`. False if nobody receives it.
     fn send(&mut self, token: u32) -> bool {
         let piece = self.text.push(token);
-        let weighed = self.logprobs.take().map(|logprobs| Weighed { token, logprobs });
+        let (characters, logprobs) = (piece.chars().count(), self.logprobs.take());
+        let weighed = logprobs.map(|logprobs| Weighed::of(logprobs, characters));
         self.weighing.push(&piece, weighed);
         let text = self.stops.push(&piece);
         if self.stops.stopped() {
@@ -104,6 +116,9 @@ impl Task<'_> {
         }
         let stopped = self.stops.stopped() || finish == Finish::End;
         rest.push_str(&self.stops.rest());
+        // Of the token that ends the text.
+        let weighed = self.logprobs.take().map(|logprobs| Weighed::of(logprobs, 0));
+        self.weighing.push("", weighed.filter(|_| finish == Finish::End));
         let piece = std::mem::take(&mut self.weighing).finish(rest);
         // Whether somebody receives it is seen at the last event.
         self.pass(piece);
@@ -153,6 +168,7 @@ impl<'a, S: Sequences> Batch<'a, S> {
             most: request.count,
             ends: self.tokenizer.ends().to_vec(),
             reuse: request.reuse,
+            reading: request.reading,
         });
         let id = match submitted {
             Ok(id) => id,
@@ -164,8 +180,8 @@ impl<'a, S: Sequences> Batch<'a, S> {
         };
         queue.metrics().prompt_tokens.inc_by(tokens);
         let (text, stops) = (self.tokenizer.stream(), Stops::new(job.request.stops.clone()));
-        let (weighing, logprobs) = (Weighing::default(), None);
-        let task = Task { job, text, stops, weighing, logprobs, cached: 0, generated: 0, last: None };
+        let (weighing, told, logprobs) = (Weighing::default(), Told::default(), None);
+        let task = Task { job, text, stops, weighing, told, logprobs, cached: 0, generated: 0, last: None };
         self.tasks.insert(id, task);
         true
     }
@@ -195,6 +211,18 @@ impl<'a, S: Sequences> Batch<'a, S> {
                 }
                 return Ok(());
             }
+            schedule::Event::Known(logprobs) => {
+                if let Some(task) = self.tasks.get_mut(&id) {
+                    task.told.known(logprobs);
+                }
+                return Ok(());
+            }
+            schedule::Event::State(state) => {
+                if let Some(task) = self.tasks.get_mut(&id) {
+                    task.told.state(&state);
+                }
+                return Ok(());
+            }
             schedule::Event::Admitted { reused } => {
                 // Not what it had itself before it made room for others.
                 if let Some(task) = self.tasks.get_mut(&id).filter(|task| task.generated == 0) {
@@ -209,8 +237,11 @@ impl<'a, S: Sequences> Batch<'a, S> {
                 return Ok(());
             }
             schedule::Event::Finished(finish) => {
-                if let Some(task) = self.tasks.remove(&id) {
+                if let Some(mut task) = self.tasks.remove(&id) {
                     task.count_cached(queue);
+                    if !matches!(finish, Finish::NotFinite { .. }) {
+                        task.begin(self.tokenizer);
+                    }
                     task.end(queue, finish);
                 }
                 return Ok(());
@@ -219,6 +250,7 @@ impl<'a, S: Sequences> Batch<'a, S> {
         // Tokens after the one that ends a text by a stop string are not part of it.
         let Some(task) = self.tasks.get_mut(&id) else { return Ok(()) };
         task.count_cached(queue);
+        task.begin(self.tokenizer);
         let metrics = queue.metrics();
         metrics.generated_tokens.inc();
         match task.last.replace(Instant::now()) {

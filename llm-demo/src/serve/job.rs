@@ -3,8 +3,9 @@
 
 use ga10b_llm::Sampler;
 use ga10b_llm::sampler::Logprobs;
+use ga10b_llm::schedule::Reading;
 
-/// A text to generate.
+/// A text to generate, or to embed.
 #[derive(Debug)]
 pub struct Request {
     /// The tokens that it continues; at least one.
@@ -17,6 +18,10 @@ pub struct Request {
     pub count: usize,
     /// Whether the beginning of the prompt may come from the cache, if the request before had it.
     pub reuse: bool,
+    /// The results that are told of the prompt. Hidden states become its [`Event::Embedding`].
+    pub reading: Reading,
+    /// The text of the prompt, if the answer begins with it.
+    pub echo: Option<String>,
 }
 
 /// Events of a request, in order. The last one is `End` or `Failed`.
@@ -24,6 +29,8 @@ pub struct Request {
 pub enum Event {
     /// More text.
     Text(Piece),
+    /// The mean of the prompt's hidden states, or the last of them.
+    Embedding(Vec<f32>),
     End(Reason, Usage),
     Failed(Failure),
 }
@@ -33,7 +40,7 @@ pub enum Event {
 pub struct Piece {
     /// Whole characters.
     pub text: String,
-    /// Its tokens, if the sampler keeps their probabilities.
+    /// Its tokens, if their probabilities are told.
     pub tokens: Vec<Weighed>,
 }
 
@@ -41,7 +48,17 @@ pub struct Piece {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weighed {
     pub token: u32,
-    pub logprobs: Logprobs,
+    /// Characters of the text that end with it.
+    pub characters: usize,
+    /// `None` for the first token of a prompt, which follows nothing.
+    pub logprobs: Option<Logprobs>,
+}
+
+impl Weighed {
+    /// The token of `logprobs`, with which so many characters end.
+    pub fn of(logprobs: Logprobs, characters: usize) -> Self {
+        Self { token: logprobs.token, characters, logprobs: Some(logprobs) }
+    }
 }
 
 /// The reason a text ended.

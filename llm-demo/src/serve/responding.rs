@@ -44,6 +44,7 @@ async fn whole(events: &mut Events) -> Result<(String, Reason, Usage), Error> {
     loop {
         match next(events).await.1 {
             Event::Text(piece) => text.push_str(&piece.text),
+            Event::Embedding(_) => {}
             Event::End(reason, used) => return Ok((text, reason, used)),
             Event::Failed(failure) => return Err(failure.into()),
         }
@@ -108,6 +109,7 @@ impl Streamed for Stream {
                 events.extend(self.end(reason, used));
                 self.ended = true;
             }
+            Event::Embedding(_) => {}
             Event::Failed(failure) => {
                 let mut error = Error::from(failure).json()["error"].take();
                 error["type"] = "error".into();

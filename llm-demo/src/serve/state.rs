@@ -10,6 +10,7 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use ga10b_llm::Tokenizer;
 use ga10b_llm::chat::Template;
+use ga10b_llm::model::Pooling;
 use ga10b_llm::sampler::Constraint;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -44,7 +45,16 @@ pub struct App {
     pub unknown: Unknown,
     /// Requests that are processed at the same time.
     pub parallel: usize,
+    pub embeddings: Embeddings,
     pub own: Own,
+}
+
+/// The embeddings of a model.
+#[derive(Clone, Copy, Debug)]
+pub struct Embeddings {
+    pub pooling: Pooling,
+    /// Numbers of each.
+    pub width: usize,
 }
 
 /// Limits of a request.

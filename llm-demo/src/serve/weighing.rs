@@ -46,7 +46,8 @@ mod tests {
 
     #[test]
     fn tokens_go_with_their_text() {
-        let token = |token| Some(Weighed { token, logprobs: Logprobs { chosen: 0.0, top: Vec::new() } });
+        let logprobs = Some(Logprobs { token: 0, chosen: 0.0, top: Vec::new() });
+        let token = |token| Some(Weighed { token, characters: 1, logprobs: logprobs.clone() });
         let numbers = |piece: Piece| piece.tokens.iter().map(|token| token.token).collect::<Vec<_>>();
         let mut weighing = Weighing::default();
         weighing.push("abc", token(1));

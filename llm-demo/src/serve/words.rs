@@ -54,6 +54,16 @@ pub async fn detokenize(State(app): State<Arc<App>>, request: HttpRequest) -> Re
     Ok(Json(json!({"content": text, "prompt": text})))
 }
 
+/// Names of tokens and the template, for clients that let the server tokenize.
+pub async fn tokenizer_info(State(app): State<Arc<App>>) -> Json<Value> {
+    let name = |token: Option<u32>| token.map(|token| app.tokenizer.name(token));
+    Json(json!({
+        "bos_token": name(app.tokenizer.bos()),
+        "eos_token": name(app.tokenizer.ends().first().copied()),
+        "chat_template": app.template.as_ref().map(|template| template.source()),
+    }))
+}
+
 /// The server's properties.
 pub async fn props(State(app): State<Arc<App>>) -> Json<Value> {
     let sampling = &app.defaults.sampling;

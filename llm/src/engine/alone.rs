@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use hcq::{BackendKind, Device, Graph, Preemption, Queue};
 use tracing::trace_span;
 
-use crate::engine::batch::{Column, Steps};
+use crate::engine::batch::{Column, Steps, To};
 use crate::engine::diagnosis::Suspect;
 use crate::engine::launch::{Launch, record};
 use crate::engine::matrix::fits;
@@ -231,7 +231,7 @@ impl Alone {
             (Some(tracing), ..) => &tracing.step.graph,
             (None, Some(chosen), _) => chosen,
             (None, None, Some(stream)) => &stream.step,
-            (None, None, None) => steps.recorded(model, 1, true)?,
+            (None, None, None) => steps.recorded(model, 1, To::Logits)?,
         };
         let point = trace_span!(target: HOST, "submit").in_scope(|| queue.replay(step))?;
         let begin = Instant::now();

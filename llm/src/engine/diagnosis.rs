@@ -10,7 +10,7 @@ use half::f16;
 use hcq::Queue;
 
 use crate::cache::BLOCK;
-use crate::engine::batch::{Column, Steps};
+use crate::engine::batch::{Column, Steps, To};
 use crate::engine::cache::PAGE;
 use crate::engine::launch::{Launch, record};
 use crate::engine::layers::LayerMemory;
@@ -127,7 +127,7 @@ impl Suspect<'_> {
 /// weights that are no numbers, and gives zeros of what is too large.
 pub fn gives_numbers(m: &DeviceModel, steps: &mut Steps, queue: &mut Queue, column: Column) -> Result<bool> {
     steps.write(&[column])?;
-    steps.run(m, queue, 1, true)?;
+    steps.run(m, queue, 1, To::Logits)?;
     let mut logits = vec![0.0; m.config.vocab];
     steps.read_logits(0, &mut logits)?;
     Ok(all_finite(&logits))

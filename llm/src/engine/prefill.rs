@@ -4,7 +4,7 @@ use hcq::SyncPoint;
 use tracing::trace_span;
 
 use crate::engine::alone::LogitsAt;
-use crate::engine::batch::{Column, LEAST_CHUNK, MOST_COLUMNS};
+use crate::engine::batch::{Column, LEAST_CHUNK, MOST_COLUMNS, To};
 use crate::engine::decode::Engine;
 use crate::engine::diagnosis;
 use crate::engine::finish::Prompt;
@@ -86,7 +86,8 @@ impl Engine {
                 let patience = self.model.patience * MOST_COLUMNS as u32;
                 tracing.seen.extend(run_timed(queue, &launches.all[..end], work, at, patience)?);
             } else {
-                self.steps.run(&self.model, &mut self.queue, part.len(), is_last)?;
+                let to = if is_last { To::Logits } else { To::Cache };
+                self.steps.run(&self.model, &mut self.queue, part.len(), to)?;
             }
             position += part.len();
             self.alone.logits_at = LogitsAt::Column(part.len() - 1);

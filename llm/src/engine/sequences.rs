@@ -75,6 +75,17 @@ pub trait Sequences {
     /// # Errors
     /// The device's errors.
     fn fill(&mut self, work: &[(Self::Id, u32)]) -> Result<()>;
+    /// Processes tokens for [`Sequences::state`].
+    ///
+    /// # Errors
+    /// The device's errors.
+    fn fill_with_states(&mut self, work: &[(Self::Id, u32)]) -> Result<()>;
+    /// The hidden state, after all layers and the last norm, of a column of the last
+    /// [`Sequences::fill_with_states`] or [`Sequences::step`].
+    ///
+    /// # Errors
+    /// If it had no such column; what the device reports.
+    fn state(&self, column: usize) -> Result<Vec<f32>>;
     /// Processes tokens and returns for each the most likely next one; `None` if no logit is a number.
     ///
     /// # Errors
@@ -263,6 +274,14 @@ impl Sequences for Columns {
 
     fn fill(&mut self, work: &[(ColumnId, u32)]) -> Result<()> {
         self.fill(work)
+    }
+
+    fn fill_with_states(&mut self, work: &[(ColumnId, u32)]) -> Result<()> {
+        self.fill_with_states(work)
+    }
+
+    fn state(&self, column: usize) -> Result<Vec<f32>> {
+        self.state(column)
     }
 
     fn step(&mut self, work: &[(ColumnId, u32)]) -> Result<Vec<Option<u32>>> {

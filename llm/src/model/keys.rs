@@ -6,6 +6,7 @@ use crate::gguf::Gguf;
 use crate::gguf::value::Value;
 use crate::model::architecture::{Caps, Windows};
 use crate::model::config::Config;
+use crate::model::pooling::Pooling;
 
 /// The values that a key may hold.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,8 +30,12 @@ enum Allowed {
     ScoreCap,
     /// Read where logits are capped, elsewhere zero.
     LogitCap,
+    /// None, or one of [`Pooling`](crate::model::pooling::Pooling).
+    OfPooling,
 }
-use Allowed::{Anything, LogitCap, OfPeriods, OfRotatedWindows, OfWindows, Only, Read, ScoreCap, UsualScale};
+use Allowed::{
+    Anything, LogitCap, OfPeriods, OfPooling, OfRotatedWindows, OfWindows, Only, Read, ScoreCap, UsualScale,
+};
 
 /// The keys below the architecture's name, what they may hold, and the reason for those that are not read.
 const KEYS: [(&str, Allowed, &str); 42] = [
@@ -75,7 +80,7 @@ const KEYS: [(&str, Allowed, &str); 42] = [
     ("embedding_scale", Only(1.0), "embeddings are not scaled"),
     ("residual_scale", Only(1.0), "residuals are not scaled"),
     ("use_parallel_residual", Only(0.0), "the feed-forward block follows attention"),
-    ("pooling_type", Only(0.0), "there is an output per position"),
+    ("pooling_type", OfPooling, "texts are embedded by their mean (1) or their last token (3)"),
 ];
 
 /// Checks that no key changes the result without being read, and that the file is a model.
@@ -105,6 +110,7 @@ pub fn check(gguf: &Gguf, c: &Config) -> Result<()> {
             OfPeriods => !matches!(a.windows, Windows::None | Windows::All),
             OfRotatedWindows => matches!(a.windows, Windows::Rotated { .. }),
             ScoreCap => matches!(a.caps, Caps::Both { .. }) || number == Some(0.0),
+            OfPooling => number == Some(0.0) || Pooling::of(gguf, a)?.is_some(),
             LogitCap => a.caps != Caps::None || number == Some(0.0),
         };
         if !holds {

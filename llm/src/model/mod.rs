@@ -3,6 +3,7 @@
 pub mod architecture;
 pub(crate) mod config;
 mod keys;
+mod pooling;
 pub(crate) mod tensors;
 mod values;
 pub(crate) mod window;
@@ -12,6 +13,7 @@ use std::collections::BTreeMap;
 
 pub use architecture::Architecture;
 pub use config::{Config, llama3_factors};
+pub use pooling::Pooling;
 pub use tensors::{Affine, FeedForward, Layer};
 pub use window::Window;
 
@@ -81,6 +83,14 @@ impl Model {
         }
         let parts = Parts::new(&config);
         Ok(Self { config, gguf, parts })
+    }
+
+    /// The way in which the file says that hidden states become the embedding of a text, if it does.
+    ///
+    /// # Errors
+    /// [`Error::KeyValue`] for a key that is no number.
+    pub fn pooling(&self) -> Result<Option<Pooling>> {
+        Pooling::of(&self.gguf, self.config.architecture)
     }
 
     /// The tensor called `name`, if the file has it.

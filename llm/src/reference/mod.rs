@@ -241,10 +241,12 @@ impl<'m> Reference<'m> {
         }
         out
     }
-}
 
-impl Decoder for Reference<'_> {
-    fn step(&mut self, token: u32) -> Result<Vec<f32>> {
+    /// Processes a token. Returns its hidden state after the last layer and norm.
+    ///
+    /// # Errors
+    /// As [`Decoder::step`].
+    pub fn state(&mut self, token: u32) -> Result<Vec<f32>> {
         let c = &self.model.config;
         if token as usize >= c.vocab {
             return Err(Error::Token { token, vocab: c.vocab });
@@ -272,7 +274,13 @@ impl Decoder for Reference<'_> {
             self.add_result(index, &mut x, "post_ffw_norm", result)?;
         }
         self.position += 1;
-        let n = self.norm("output_norm", &x)?;
+        self.norm("output_norm", &x)
+    }
+}
+
+impl Decoder for Reference<'_> {
+    fn step(&mut self, token: u32) -> Result<Vec<f32>> {
+        let n = self.state(token)?;
         let output = self.file.tensor("output.weight").or(self.file.tensor("token_embd.weight"));
         let logits = mat_vec(present(output, "output.weight")?, &n)?;
         Ok(logits.into_iter().map(|logit| capped(f64::from(logit), self.caps[1]) as f32).collect())

@@ -4,7 +4,9 @@
 /// biases and temperature.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Logprobs {
-    /// Of the token that was chosen.
+    /// The token that was chosen.
+    pub token: u32,
+    /// Its own.
     pub chosen: f32,
     /// The most likely tokens and theirs, the most likely first.
     pub top: Vec<(u32, f32)>,
@@ -26,7 +28,11 @@ impl Logprobs {
         order.truncate(most);
         order.sort_unstable_by(rank);
         let chosen = logits.get(token as usize).map_or(f32::NEG_INFINITY, |logit| logarithm(*logit));
-        Self { chosen, top: order.into_iter().map(|(token, logit)| (token, logarithm(logit))).collect() }
+        Self {
+            token,
+            chosen,
+            top: order.into_iter().map(|(token, logit)| (token, logarithm(logit))).collect(),
+        }
     }
 }
 

@@ -8,11 +8,13 @@
 //! which chunk ([`Cut`](crate::Cut)). Prompts that begin like others share their pages
 //! ([`Scheduler::with_prefix_cache`]): those whose keys and values are what they would write themselves.
 
+mod choices;
 mod parts;
 mod prefixes;
 mod proposals;
+mod reading;
 mod requests;
 mod scheduler;
 
-pub use requests::{Event, Finish, Request, RequestId};
+pub use requests::{Event, Finish, Reading, Request, RequestId};
 pub use scheduler::{Load, Scheduler};

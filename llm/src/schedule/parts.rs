@@ -1,7 +1,7 @@
 //! The parts of a step: tokens of requests that run, and the columns after which their next tokens are chosen.
 
 use crate::engine::Cut;
-use crate::schedule::requests::Job;
+use crate::schedule::requests::{Job, Reading};
 use crate::speculate::Kind;
 
 /// An admitted request.
@@ -28,6 +28,23 @@ impl<I> Running<I> {
         self.left().len() == count
     }
 
+    /// Whether its text goes on after the next `count` tokens.
+    pub fn chooses_after(&self, count: usize) -> bool {
+        self.ends_in(count) && self.job.most > 0
+    }
+
+    /// The results that a step with the next `count` tokens has to have.
+    pub fn needs(&self, count: usize) -> Needs {
+        let reading = if self.is_text() { Reading::Nothing } else { self.job.reading };
+        match reading {
+            _ if self.chooses_after(count) => Needs::Logits,
+            Reading::Logprobs(_) => Needs::Logits,
+            Reading::States => Needs::States,
+            Reading::LastState if self.ends_in(count) => Needs::States,
+            Reading::LastState | Reading::Nothing => Needs::Nothing,
+        }
+    }
+
     /// Whether its prompt is in the cache.
     pub fn is_text(&self) -> bool {
         self.done >= self.job.prompt
@@ -37,6 +54,17 @@ impl<I> Running<I> {
     pub fn chunk(&self) -> Option<usize> {
         self.cut.chunk_at(self.done)
     }
+}
+
+/// The results of a step that are wanted, each with those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Needs {
+    /// Keys and values alone.
+    Nothing,
+    /// Hidden states.
+    States,
+    /// Logits.
+    Logits,
 }
 
 /// Tokens of a running request that a step processes.

@@ -45,7 +45,7 @@ impl Proposals {
         for (part, Part { number, count, .. }) in parts.iter().enumerate() {
             let own = &running[*number];
             needed += sequences.pages_needed(own.id, *count)?;
-            if !own.ends_in(*count) {
+            if !own.chooses_after(*count) {
                 continue;
             }
             let (length, written) = (own.job.tokens.len(), own.job.tokens.len() - own.job.prompt);

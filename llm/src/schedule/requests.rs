@@ -9,13 +9,39 @@ pub struct Request {
     pub prompt: Vec<u32>,
     /// The sampler. Its text begins with the request ([`Sampler::begin`]).
     pub sampler: Sampler,
-    /// Most tokens to write.
+    /// Most tokens to write; 0 for what is told of the prompt alone.
     pub most: usize,
     /// Tokens that end the text; they are not part of it.
     pub ends: Vec<u32>,
     /// Whether the beginning of the prompt may be taken from the prefix cache
     /// ([`Scheduler::with_prefix_cache`](crate::Scheduler::with_prefix_cache)). The text is the same.
     pub reuse: bool,
+    /// The results that are told of the prompt.
+    pub reading: Reading,
+}
+
+/// The results that are told of a prompt, beside the text that follows it.
+///
+/// What is told of all tokens needs each of them in a column: such a prompt has no chunks ([`Cut`](crate::Cut)), and
+/// takes nothing from the prefix cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reading {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// [`Event::Known`] of each token but the first, with as many of the most likely ones.
+    Logprobs(usize),
+    /// [`Event::State`] of each token.
+    States,
+    /// [`Event::State`] of the last token.
+    LastState,
+}
+
+impl Reading {
+    /// Whether something is told of all tokens.
+    pub(super) fn is_of_all(self) -> bool {
+        matches!(self, Self::Logprobs(_) | Self::States)
+    }
 }
 
 /// The number of a request, never used twice by a scheduler.
@@ -54,7 +80,12 @@ pub enum Event {
         /// Tokens that it need not process.
         tokens: usize,
     },
-    /// The probabilities of the token that is next, if the sampler keeps them ([`Sampler::with_logprobs`]).
+    /// The probabilities of the next token of the prompt, from the second one on ([`Reading::Logprobs`]).
+    Known(Logprobs),
+    /// The hidden state of the next token of the prompt, or of its last ([`Reading::States`], [`Reading::LastState`]).
+    State(Vec<f32>),
+    /// The probabilities of the token that is next, or of the one that ends the text, if the sampler keeps them
+    /// ([`Sampler::with_logprobs`]).
     Logprobs(Logprobs),
     /// The next token of the text.
     Token(u32),
@@ -74,13 +105,17 @@ pub(super) struct Job {
     pub ends: Vec<u32>,
     pub reuse: bool,
     pub sampler: Sampler,
+    pub reading: Reading,
+    /// Tokens of the prompt of which everything was told.
+    pub told: usize,
 }
 
 impl Job {
     pub fn new(id: RequestId, request: Request) -> Self {
-        let Request { prompt, mut sampler, most, ends, reuse } = request;
+        let Request { prompt, mut sampler, most, ends, reuse, reading } = request;
         sampler.begin(&prompt);
-        Self { id, prompt: prompt.len(), tokens: prompt, most, ends, reuse, sampler }
+        let reuse = reuse && !reading.is_of_all();
+        Self { id, prompt: prompt.len(), tokens: prompt, most, ends, reuse, sampler, reading, told: 0 }
     }
 
     /// Takes the next token. Returns what to report.

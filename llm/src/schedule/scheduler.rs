@@ -3,15 +3,12 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use rayon::prelude::*;
-
 use crate::engine::Sequences;
 use crate::error::{Error, Result};
-use crate::sampler::Sampler;
-use crate::schedule::parts::{Choice, Chunk, Part, Running, Wanted};
+use crate::schedule::parts::{Chunk, Needs, Part, Running, Wanted};
 use crate::schedule::prefixes::Prefixes;
 use crate::schedule::proposals::Proposals;
-use crate::schedule::requests::{Event, Finish, Job, Request, RequestId};
+use crate::schedule::requests::{Event, Finish, Job, Reading, Request, RequestId};
 use crate::speculate::{Draft, Kind, Lookup, SpeculatorOptions};
 
 /// Columns of a step that prompts get at least, while there are any.
@@ -48,22 +45,22 @@ pub struct Load {
 /// ([`Scheduler::with_draft`]).
 #[derive(Debug)]
 pub struct Scheduler<S: Sequences> {
-    sequences: S,
+    pub(super) sequences: S,
     most_waiting: usize,
     next: u64,
     waiting: VecDeque<Job>,
     /// In the order of admission.
-    running: Vec<Running<S::Id>>,
+    pub(super) running: Vec<Running<S::Id>>,
     prefixes: Option<Prefixes<S::Page>>,
     evicted: u64,
     /// The draft of the texts, if they propose tokens.
-    proposals: Option<Proposals>,
+    pub(super) proposals: Option<Proposals>,
     /// Time of a chunk between two steps of texts.
     latency: Option<Duration>,
     /// The text that the next step begins with, if it cannot take all.
     turn: usize,
     /// Columns of the last step.
-    last_step: usize,
+    pub(super) last_step: usize,
 }
 
 impl<S: Sequences> Scheduler<S> {
@@ -219,7 +216,7 @@ impl<S: Sequences> Scheduler<S> {
         self.admit(&mut events)?;
         self.catch_up(&mut events)?;
         let (chunk, mut parts) = self.parts(&mut events)?;
-        let choices = parts.iter().any(|part| self.running[part.number].ends_in(part.count));
+        let choices = parts.iter().any(|part| self.running[part.number].chooses_after(part.count));
         if let Some(Chunk { number, count }) = chunk {
             let running = &self.running[number];
             let time = self.latency.filter(|_| choices);
@@ -246,151 +243,26 @@ impl<S: Sequences> Scheduler<S> {
             tokens.map(|token| (running.id, *token)).collect::<Vec<_>>()
         };
         let work: Vec<(S::Id, u32)> = parts.iter().flat_map(of_part).collect();
-        if !choices {
-            self.sequences.fill(&work)?;
-            self.last_step = work.len();
-            parts.iter().try_for_each(|part| self.advance(part.number, part.count))?;
-            return Ok(events);
-        }
+        let needs = parts.iter().map(|part| self.running[part.number].needs(part.count)).max();
         let begin = Instant::now();
-        let greedy = self.sequences.step(&work)?;
+        let greedy = match needs {
+            None | Some(Needs::Nothing) => self.sequences.fill(&work).map(|()| Vec::new())?,
+            Some(Needs::States) => self.sequences.fill_with_states(&work).map(|()| Vec::new())?,
+            Some(Needs::Logits) => self.sequences.step(&work)?,
+        };
         self.last_step = work.len();
-        if let Some(proposals) = &mut self.proposals {
+        if let Some(proposals) = self.proposals.as_mut().filter(|_| choices) {
             proposals.stepped(begin.elapsed());
         }
-        let finished = self.take(&parts, &greedy, &mut events)?;
+        let mut finished = self.read(&parts, &greedy, &mut events)?;
+        self.take(&parts, &greedy, &mut finished, &mut events)?;
         self.finish(finished)?;
         Ok(events)
     }
 
-    /// Processes the newest token of a text that is alone in its step.
-    fn step_alone(&mut self, number: usize, events: &mut Vec<(RequestId, Event)>) -> Result<()> {
-        let Self { sequences, running, .. } = self;
-        let own = &mut running[number];
-        let token = own.left()[0];
-        let chosen = sequences.next(own.id, token, &mut own.job.sampler)?;
-        self.last_step = 1;
-        self.advance(number, 1)?;
-        let finished = self.chosen(number, chosen, events)?;
-        self.finish(finished.into_iter().map(|finish| (number, finish)).collect())
-    }
-
-    /// Takes the next token of a request, `None` if no logit was a number. Returns whether its text ends there.
-    fn chosen(
-        &mut self,
-        number: usize,
-        token: Option<u32>,
-        events: &mut Vec<(RequestId, Event)>,
-    ) -> Result<Option<Finish>> {
-        let Self { sequences, running, .. } = self;
-        let Running { job, id, done, .. } = &mut running[number];
-        let bad = Finish::NotFinite { position: *done - 1 };
-        let (event, mut finish) = match token {
-            None => (None, Some(bad)),
-            Some(token) => job.take(token, sequences.context()),
-        };
-        if finish.is_some() && !sequences.is_finite(*id)? {
-            finish = Some(bad);
-        }
-        if let Some(event) = event {
-            let logprobs = job.sampler.take_logprobs().map(Event::Logprobs);
-            events.extend(logprobs.into_iter().chain([event]).map(|event| (job.id, event)));
-        }
-        events.extend(finish.map(|finish| (job.id, Event::Finished(finish))));
-        Ok(finish)
-    }
-
-    /// Ends the requests whose texts have ended.
-    fn finish(&mut self, mut finished: Vec<(usize, Finish)>) -> Result<()> {
-        finished.sort_unstable_by_key(|(number, _)| *number);
-        finished.iter().rev().try_for_each(|(number, _)| self.end(*number))?;
-        if finished.iter().any(|(_, finish)| matches!(finish, Finish::NotFinite { .. })) {
-            // The cache may be the cause, and it may be from another.
-            self.forget();
-        }
-        Ok(())
-    }
-
-    /// Takes the tokens that follow what a step has processed. Returns the requests that are finished.
-    fn take(
-        &mut self,
-        parts: &[Part],
-        greedy: &[Option<u32>],
-        events: &mut Vec<(RequestId, Event)>,
-    ) -> Result<Vec<(usize, Finish)>> {
-        let mut choices = Vec::new();
-        let mut columns = 0;
-        for (part, Part { number, count, proposed, .. }) in parts.iter().enumerate() {
-            let column = columns + count - 1;
-            columns += count + proposed.len();
-            if self.running[*number].ends_in(*count) {
-                choices.push(Choice { part, number: *number, column, accepted: 0 });
-            }
-        }
-        let mut chosen = self.choose(&choices, greedy)?;
-        parts.iter().try_for_each(|part| self.advance(part.number, part.count))?;
-        let mut finished = Vec::new();
-        while !choices.is_empty() {
-            let mut next = Vec::new();
-            for (choice, chosen) in choices.into_iter().zip(chosen) {
-                let Choice { part, number, column, accepted } = choice;
-                if let Some(finish) = self.chosen(number, chosen, events)? {
-                    finished.push((number, finish));
-                    continue;
-                }
-                let (Some(token), Some(proposed)) = (chosen, parts[part].proposed.get(accepted)) else {
-                    continue;
-                };
-                let is_right = token == *proposed;
-                if let Some(proposals) = &mut self.proposals {
-                    proposals.examined(parts[part].kind, is_right);
-                }
-                if is_right {
-                    self.advance(number, 1)?;
-                    next.push(Choice { part, number, column: column + 1, accepted: accepted + 1 });
-                }
-            }
-            choices = next;
-            chosen = self.choose(&choices, greedy)?;
-        }
-        for Part { number, .. } in parts.iter().filter(|part| !part.proposed.is_empty()) {
-            let Running { id, done, .. } = self.running[*number];
-            self.sequences.truncate(id, done)?;
-        }
-        Ok(finished)
-    }
-
-    /// The token after each of `choices`, which are in the order of requests; `None` where no logit is a
-    /// number.
-    fn choose(&mut self, choices: &[Choice], greedy: &[Option<u32>]) -> Result<Vec<Option<u32>>> {
-        let mut chosen: Vec<Option<u32>> = choices.iter().map(|choice| greedy[choice.column]).collect();
-        let mut logits = Vec::new();
-        for (place, choice) in choices.iter().enumerate() {
-            if chosen[place].is_some() && !self.running[choice.number].job.sampler.is_greedy() {
-                logits.push((place, self.sequences.logits(choice.column)?));
-            }
-        }
-        let mut logits = logits.into_iter().peekable();
-        let mut draws = Vec::new();
-        for (number, running) in self.running.iter_mut().enumerate() {
-            if let Some((place, logits)) = logits.next_if(|(place, _)| choices[*place].number == number) {
-                draws.push((place, logits, &mut running.job.sampler));
-            }
-        }
-        // Each choice reads the whole vocabulary.
-        let draw =
-            |(place, logits, sampler): (usize, Vec<f32>, &mut Sampler)| (place, sampler.sample(&logits));
-        let drawn: Vec<(usize, u32)> = match draws.len() {
-            0 | 1 => draws.into_iter().map(draw).collect(),
-            _ => draws.into_par_iter().map(draw).collect(),
-        };
-        drawn.into_iter().for_each(|(place, token)| chosen[place] = Some(token));
-        Ok(chosen)
-    }
-
     /// Counts tokens of a running request that were processed, and stores what is worth it: whole pages, and
     /// the end of the prompt.
-    fn advance(&mut self, number: usize, count: usize) -> Result<()> {
+    pub(super) fn advance(&mut self, number: usize, count: usize) -> Result<()> {
         let page = self.sequences.page_positions();
         let running = &mut self.running[number];
         let before = running.done;
@@ -419,7 +291,7 @@ impl<S: Sequences> Scheduler<S> {
     }
 
     /// Ends a running request, and stores its pages.
-    fn end(&mut self, number: usize) -> Result<()> {
+    pub(super) fn end(&mut self, number: usize) -> Result<()> {
         self.store(number, true)?;
         self.drop_sequence(number).map(drop)
     }
@@ -446,12 +318,13 @@ impl<S: Sequences> Scheduler<S> {
         while self.running.len() < self.most_running() {
             let Some(job) = self.waiting.front() else { break };
             let (request, length) = (job.id, job.tokens.len());
-            if job.most == 0 {
+            if job.most == 0 && job.reading == Reading::Nothing {
                 events.push((request, Event::Finished(Finish::Count)));
                 self.waiting.pop_front();
                 continue;
             }
             let cut = self.sequences.cut(job.prompt)?;
+            let cut = if job.reading.is_of_all() { cut.in_columns() } else { cut };
             let Self { sequences, prefixes, .. } = self;
             let (mut found, mut searched) = ((Vec::new(), 0), 0);
             if let Some(prefixes) = prefixes.as_mut().filter(|_| job.reuse) {

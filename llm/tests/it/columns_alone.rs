@@ -3,7 +3,7 @@
 //! Runs on the device that `HCQ_DEVICE` names, else on the software one.
 
 use ga10b_llm::engine::PAGE;
-use ga10b_llm::schedule::{Event, Finish, Request, Scheduler};
+use ga10b_llm::schedule::{Event, Finish, Reading, Request, Scheduler};
 use ga10b_llm::{
     CacheType, ColumnId, Columns, ColumnsOptions, Decoder, Engine, EngineOptions, Model, Sampler,
     SamplerOptions, Sequences,
@@ -111,14 +111,21 @@ fn the_bits_are_those_of_the_engine() {
 /// The text of each request, and how many tokens it reused.
 fn texts(scheduler: &mut Scheduler<Columns>, prompts: &[Vec<u32>], reuse: bool) -> Vec<(Vec<u32>, usize)> {
     let run = |prompt: &Vec<u32>| {
-        let request = Request { prompt: prompt.clone(), sampler: warm(3), most: 6, ends: vec![], reuse };
+        let request = Request {
+            prompt: prompt.clone(),
+            sampler: warm(3),
+            most: 6,
+            ends: vec![],
+            reuse,
+            reading: Reading::Nothing,
+        };
         scheduler.submit(request).unwrap();
         let (mut text, mut found) = (vec![], 0);
         while scheduler.load().running + scheduler.load().waiting > 0 {
             for (_, event) in scheduler.step().unwrap() {
                 match event {
                     Event::Admitted { reused } | Event::Reused { tokens: reused } => found += reused,
-                    Event::Logprobs(_) => panic!("no sampler keeps them"),
+                    Event::Logprobs(_) | Event::Known(_) | Event::State(_) => panic!("nobody asks for them"),
                     Event::Token(token) => text.push(token),
                     Event::Finished(finish) => assert_eq!(finish, Finish::Count),
                 }
@@ -170,7 +177,14 @@ fn a_value_past_the_cache_ends_its_text_alone() {
     let mut run = |token: u32| {
         let sampler = Sampler::new(SamplerOptions::GREEDY).with_bias(vec![(token, 1e6)]);
         scheduler
-            .submit(Request { prompt: vec![3, 7], sampler, most: 8, ends: vec![], reuse: true })
+            .submit(Request {
+                prompt: vec![3, 7],
+                sampler,
+                most: 8,
+                ends: vec![],
+                reuse: true,
+                reading: Reading::Nothing,
+            })
             .unwrap();
         let mut finish = None;
         while finish.is_none() {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ga10b_llm::compare::{Bounds, Comparison};
 use ga10b_llm::engine::{MOST_COLUMNS, PAGE};
-use ga10b_llm::schedule::{Event, Finish, Request, RequestId, Scheduler};
+use ga10b_llm::schedule::{Event, Finish, Reading, Request, RequestId, Scheduler};
 use ga10b_llm::{
     CacheType, ColumnId, Columns, ColumnsOptions, Cut, Decoder, Error, Model, Reference, Sampler,
     SamplerOptions, Sequences,
@@ -171,7 +171,7 @@ fn run(model: &Model, requests: &[Request], pages: usize, way: Way) -> Vec<(Vec<
                 match event {
                     Event::Admitted { reused } => found.1 = reused,
                     Event::Reused { tokens } => found.1 += tokens,
-                    Event::Logprobs(_) => panic!("no sampler keeps them"),
+                    Event::Logprobs(_) | Event::Known(_) | Event::State(_) => panic!("nobody asks for them"),
                     Event::Token(token) => found.0.push(token),
                     Event::Finished(finish) => assert_eq!(finish, Finish::Count),
                 }
@@ -204,6 +204,7 @@ fn requests_get_the_texts_that_they_get_alone() {
         most: 4 + seed as usize,
         ends: vec![],
         reuse: true,
+        reading: Reading::Nothing,
     };
     let requests: Vec<Request> = (0..5).map(request).collect();
     let alone: Vec<Vec<u32>> = requests
@@ -237,13 +238,15 @@ fn requests_get_the_texts_that_they_get_alone() {
 fn watched(scheduler: &mut Scheduler<Columns>, prompt: &[u32]) -> (Vec<u32>, Vec<Vec<u32>>, usize) {
     let warm = SamplerOptions { temperature: 0.8, top_k: 40, top_p: 0.95, min_p: 0.0, seed: 7 };
     let (prompt, sampler) = (prompt.to_vec(), Sampler::new(warm));
-    scheduler.submit(Request { prompt, sampler, most: 5, ends: vec![], reuse: true }).unwrap();
+    scheduler
+        .submit(Request { prompt, sampler, most: 5, ends: vec![], reuse: true, reading: Reading::Nothing })
+        .unwrap();
     let (mut text, mut logits, mut taken) = (vec![], vec![], 0);
     while scheduler.load().running + scheduler.load().waiting > 0 {
         for (_, event) in scheduler.step().unwrap() {
             match event {
                 Event::Admitted { reused: tokens } | Event::Reused { tokens } => taken += tokens,
-                Event::Logprobs(_) => panic!("no sampler keeps them"),
+                Event::Logprobs(_) | Event::Known(_) | Event::State(_) => panic!("nobody asks for them"),
                 Event::Token(token) => {
                     text.push(token);
                     let column = scheduler.last_step() - 1;

@@ -7,6 +7,7 @@ mod columns;
 mod columns_alone;
 mod columns_kernels;
 mod columns_prompts;
+mod columns_states;
 mod columns_vectors;
 mod craft;
 mod cubins;

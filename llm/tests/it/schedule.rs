@@ -5,15 +5,39 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use ga10b_llm::engine::PAGE;
-use ga10b_llm::sampler::Penalties;
-use ga10b_llm::schedule::{Event, Finish, Request, RequestId, Scheduler};
+use ga10b_llm::sampler::{Logprobs, Penalties};
+use ga10b_llm::schedule::{Event, Finish, Reading, Request, RequestId, Scheduler};
 use ga10b_llm::speculate::{Draft, DraftModel, Lengths, SpeculatorOptions, Text};
 use ga10b_llm::{Columns, ColumnsOptions, Error, Sampler, SamplerOptions, Sequences};
 use proptest::prelude::*;
 
 use crate::craft::Craft;
 use crate::open::device;
-use crate::schedule_model::{Guess, Model, VOCAB, alone, cached, logits_of};
+use crate::schedule_model::{Guess, Model, VOCAB, alone, cached, logits_of, state_of};
+
+/// Whether every token of a prompt is a column.
+fn is_read(request: &Request) -> bool {
+    matches!(request.reading, Reading::Logprobs(_) | Reading::States)
+}
+
+/// The prompt of a request as the cache has it.
+fn in_cache(request: &Request, (page, least): (usize, Option<usize>)) -> Vec<u32> {
+    cached(&request.prompt, page, least.filter(|_| !is_read(request)))
+}
+
+/// The results that are told of a request's prompt.
+fn told(request: &Request, shape: (usize, Option<usize>)) -> Vec<Event> {
+    let text = in_cache(request, shape);
+    let state = |len: usize| Event::State(state_of(&text[..len]));
+    let known =
+        |at: usize, most| Event::Known(Logprobs::of(request.prompt[at], &logits_of(&text[..at]), most));
+    match request.reading {
+        Reading::Nothing => vec![],
+        Reading::Logprobs(most) => (1..text.len()).map(|at| known(at, most)).collect(),
+        Reading::States => (1..=text.len()).map(state).collect(),
+        Reading::LastState => vec![state(text.len())],
+    }
+}
 
 /// The text of a request that is alone, and why it ends, as far as only the request and the context decide.
 fn wanted(
@@ -24,7 +48,7 @@ fn wanted(
 ) -> (Vec<u32>, Finish) {
     let mut sampler = request.sampler.clone();
     sampler.begin(&request.prompt);
-    let mut text = cached(&request.prompt, page, least);
+    let mut text = in_cache(request, (page, least));
     let mut written = vec![];
     if request.most == 0 {
         return (written, Finish::Count);
@@ -70,8 +94,23 @@ fn request() -> impl Strategy<Value = Request> {
     let prompt =
         (0usize..40, own).prop_map(|(common, own)| (0..common as u32).map(|i| i % 7).chain(own).collect());
     let ends = proptest::collection::vec(0..VOCAB, 0..2);
-    (prompt, sampler, 0usize..50, ends, any::<bool>())
-        .prop_map(|(prompt, sampler, most, ends, reuse)| Request { prompt, sampler, most, ends, reuse })
+    let reading = prop_oneof![
+        3 => Just(Reading::Nothing),
+        1 => (0usize..3).prop_map(Reading::Logprobs),
+        1 => Just(Reading::States),
+        1 => Just(Reading::LastState),
+    ];
+    let most = prop_oneof![1 => Just(0), 4 => 0usize..50];
+    (prompt, sampler, most, ends, any::<bool>(), reading).prop_map(
+        |(prompt, sampler, most, ends, reuse, reading)| Request {
+            prompt,
+            sampler,
+            most,
+            ends,
+            reuse,
+            reading,
+        },
+    )
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -113,6 +152,7 @@ proptest! {
         let mut requests: HashMap<RequestId, Request> = HashMap::new();
         let mut order: Vec<RequestId> = vec![];
         let mut found: HashMap<RequestId, (Vec<u32>, Option<Finish>)> = HashMap::new();
+        let mut read: HashMap<RequestId, Vec<Event>> = HashMap::new();
         let mut run = |scheduler: &mut Scheduler<Model>, found: &mut HashMap<RequestId, (Vec<u32>, Option<Finish>)>| {
             let Model { steps, chunks, .. } = scheduler.sequences();
             let (before, chunks) = (steps.len(), *chunks);
@@ -126,6 +166,10 @@ proptest! {
                         *reused.get_mut(&id).expect("it is admitted") += tokens;
                     }
                     Event::Logprobs(_) => panic!("no sampler keeps them"),
+                    event @ (Event::Known(_) | Event::State(_)) => {
+                        assert!(text.is_empty(), "told of the prompt after its text has begun");
+                        read.entry(id).or_default().push(event);
+                    }
                     Event::Token(token) => text.push(token),
                     Event::Finished(reason) => *finish = Some(reason),
                 }
@@ -171,12 +215,17 @@ proptest! {
         for (id, tokens) in &reused {
             let Some(request) = requests.get(id) else { continue };
             let most = request.prompt.len() + found.get(id).map_or(request.most, |(text, _)| text.len());
-            prop_assert!(*tokens < most && (caches && request.reuse || *tokens == 0), "{tokens} of {most}");
+            prop_assert!(*tokens < most && (caches && request.reuse && !is_read(request) || *tokens == 0), "{tokens} of {most}");
         }
         scheduler.forget();
         prop_assert_eq!(scheduler.sequences().free_pages(), pages, "pages are lost");
         for (id, (text, finish)) in &found {
             let (whole, last) = wanted(&requests[id], (page, least), is_alone, context);
+            let (told, read) = (told(&requests[id], (page, least)), read.remove(id).unwrap_or_default());
+            match finish {
+                Some(Finish::Context) if text.is_empty() => prop_assert!(told.starts_with(&read)),
+                _ => prop_assert_eq!(told, read),
+            }
             match finish {
                 // All pages together hold less than the context.
                 Some(Finish::Context) if last != Finish::Context || text.len() < whole.len() => {
@@ -199,7 +248,14 @@ fn texts_that_repeat_themselves_take_fewer_steps() {
         for i in 0..4 {
             let sampler = Sampler::new(SamplerOptions::GREEDY);
             let sampler = if i < 2 { sampler.with_bias(vec![(3, 1000.0)]) } else { sampler };
-            let request = Request { prompt: vec![i, 9], sampler, most: 60, ends: vec![], reuse: true };
+            let request = Request {
+                prompt: vec![i, 9],
+                sampler,
+                most: 60,
+                ends: vec![],
+                reuse: true,
+                reading: Reading::Nothing,
+            };
             scheduler.submit(request).unwrap();
         }
         let mut texts: HashMap<RequestId, Vec<u32>> = HashMap::new();
@@ -207,7 +263,7 @@ fn texts_that_repeat_themselves_take_fewer_steps() {
         for step in 1.. {
             for (id, event) in scheduler.step().unwrap() {
                 match event {
-                    Event::Logprobs(_) => panic!("no sampler keeps them"),
+                    Event::Logprobs(_) | Event::Known(_) | Event::State(_) => panic!("nobody asks for them"),
                     Event::Token(token) => texts.entry(id).or_default().push(token),
                     Event::Finished(_) if id.0 < 2 => repeated = step,
                     _ => {}
@@ -241,7 +297,8 @@ fn texts_go_on_between_the_slices_of_a_chunk() {
         let mut scheduler = latency.into_iter().fold(scheduler, Scheduler::with_latency);
         let mut submit = |prompt: Vec<u32>, most| {
             let sampler = Sampler::new(SamplerOptions::GREEDY);
-            let request = Request { prompt, sampler, most, ends: vec![], reuse: true };
+            let request =
+                Request { prompt, sampler, most, ends: vec![], reuse: true, reading: Reading::Nothing };
             scheduler.submit(request).unwrap()
         };
         // 20 and 3 chunks: the second prompt has the text of the first beside it.
@@ -274,7 +331,16 @@ fn texts_take_turns() {
     for i in 0..40 {
         let prompt = vec![i % VOCAB, 3];
         let sampler = Sampler::new(SamplerOptions::GREEDY);
-        scheduler.submit(Request { prompt, sampler, most: 200, ends: vec![], reuse: true }).unwrap();
+        scheduler
+            .submit(Request {
+                prompt,
+                sampler,
+                most: 200,
+                ends: vec![],
+                reuse: true,
+                reading: Reading::Nothing,
+            })
+            .unwrap();
     }
     let mut written = HashMap::new();
     for _ in 0..120 {
@@ -304,6 +370,7 @@ fn requests_on_columns_get_the_texts_that_they_get_alone() {
         most: 6 + 3 * seed as usize,
         ends: vec![],
         reuse: true,
+        reading: Reading::Nothing,
     };
     let run = |requests: &[u32], pages: usize, (lookup, draft): (usize, Option<&ga10b_llm::Model>)| {
         let options = ColumnsOptions::new(6, 2 * PAGE).with_pages(pages);
@@ -323,7 +390,7 @@ fn requests_on_columns_get_the_texts_that_they_get_alone() {
                 match event {
                     Event::Admitted { reused } => assert_eq!(reused, 0, "nothing is kept"),
                     Event::Reused { .. } => panic!("nothing is kept"),
-                    Event::Logprobs(_) => panic!("no sampler keeps them"),
+                    Event::Logprobs(_) | Event::Known(_) | Event::State(_) => panic!("nobody asks for them"),
                     Event::Token(token) => texts.entry(id).or_default().push(token),
                     Event::Finished(finish) => assert_eq!(finish, Finish::Count),
                 }
@@ -354,7 +421,8 @@ fn what_is_no_number_is_found_at_the_end_and_not_shared() {
         let mut scheduler = Scheduler::new(model, 8).with_prefix_cache();
         let mut run = |prompt: Vec<u32>, cancelled: bool| {
             let sampler = Sampler::new(SamplerOptions::GREEDY).with_bias(vec![(5, 1e6)]);
-            let request = Request { prompt, sampler, most: 12, ends: vec![], reuse: true };
+            let request =
+                Request { prompt, sampler, most: 12, ends: vec![], reuse: true, reading: Reading::Nothing };
             let id = scheduler.submit(request).unwrap();
             let mut finish = None;
             for step in 0..20 {
@@ -386,7 +454,14 @@ fn what_prompts_begin_with_is_processed_once() {
             |i: u32| -> Vec<u32> { (0..common).chain((0..own).map(|n| n + i)).map(|n| n % VOCAB).collect() };
         for i in 0..8 {
             let sampler = Sampler::new(SamplerOptions::GREEDY);
-            let request = Request { prompt: prompt(i), sampler, most: 20, ends: vec![], reuse: true };
+            let request = Request {
+                prompt: prompt(i),
+                sampler,
+                most: 20,
+                ends: vec![],
+                reuse: true,
+                reading: Reading::Nothing,
+            };
             scheduler.submit(request).unwrap();
         }
         let mut reused = 0;

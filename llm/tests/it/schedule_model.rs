@@ -41,6 +41,7 @@ pub(crate) struct Model {
     pub(crate) texts: BTreeMap<u32, Text>,
     pub(crate) kept: Vec<Page>,
     pub(crate) logits: Vec<Vec<f32>>,
+    pub(crate) states: Vec<Vec<f32>>,
     /// Tokens of the last steps.
     pub(crate) steps: Vec<usize>,
     /// Number of chunks, or of their slices.
@@ -87,6 +88,11 @@ pub(crate) fn logits_of(text: &[u32]) -> Vec<f32> {
     (0..VOCAB).map(value).collect()
 }
 
+/// The hidden state after `text`.
+pub(crate) fn state_of(text: &[u32]) -> Vec<f32> {
+    logits_of(text)[..3].to_vec()
+}
+
 pub(crate) fn best(logits: &[f32]) -> u32 {
     let better = |best: usize, i: usize| if logits[i] > logits[best] { i } else { best };
     (0..logits.len()).fold(0, better) as u32
@@ -106,6 +112,7 @@ impl Model {
 
     fn append(&mut self, work: &[(u32, u32)]) {
         self.logits.clear();
+        self.states.clear();
         for (id, token) in work {
             let text = self.texts.get_mut(id).expect("a sequence");
             let at = text.tokens.len() % self.page;
@@ -124,6 +131,7 @@ impl Model {
             text.tokens.push(*token);
             assert!(text.tokens.len() <= self.context, "past the context");
             self.logits.push(logits_of(&text.tokens));
+            self.states.push(state_of(&text.tokens));
         }
         assert!(self.used() <= self.pages, "past the pages");
     }
@@ -217,8 +225,19 @@ impl Sequences for Model {
     }
 
     fn fill(&mut self, work: &[(u32, u32)]) -> Result<()> {
-        self.write(work);
+        self.fill_with_states(work)?;
+        self.states.clear();
         Ok(())
+    }
+
+    fn fill_with_states(&mut self, work: &[(u32, u32)]) -> Result<()> {
+        self.write(work);
+        self.logits.clear();
+        Ok(())
+    }
+
+    fn state(&self, column: usize) -> Result<Vec<f32>> {
+        Ok(self.states[column].clone())
     }
 
     fn step(&mut self, work: &[(u32, u32)]) -> Result<Vec<Option<u32>>> {

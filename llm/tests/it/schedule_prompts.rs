@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use ga10b_llm::engine::PAGE;
-use ga10b_llm::schedule::{Event, Finish, Request, RequestId, Scheduler};
+use ga10b_llm::schedule::{Event, Finish, Reading, Request, RequestId, Scheduler};
 use ga10b_llm::speculate::{DraftModel, SpeculatorOptions};
 use ga10b_llm::synthesize::SHAPES;
 use ga10b_llm::{CacheType, Columns, ColumnsOptions, Sampler, SamplerOptions};
@@ -17,13 +17,15 @@ use crate::open::device;
 fn alone(scheduler: &mut Scheduler<Columns>, prompt: &[u32], seed: u64, reuse: bool) -> (Vec<u32>, usize) {
     let warm = SamplerOptions { temperature: 0.8, top_k: 40, top_p: 0.95, min_p: 0.0, seed };
     let (prompt, sampler) = (prompt.to_vec(), Sampler::new(warm));
-    scheduler.submit(Request { prompt, sampler, most: 6, ends: vec![], reuse }).unwrap();
+    scheduler
+        .submit(Request { prompt, sampler, most: 6, ends: vec![], reuse, reading: Reading::Nothing })
+        .unwrap();
     let (mut text, mut found) = (vec![], 0);
     while scheduler.load().running + scheduler.load().waiting > 0 {
         for (_, event) in scheduler.step().unwrap() {
             match event {
                 Event::Admitted { reused: tokens } | Event::Reused { tokens } => found += tokens,
-                Event::Logprobs(_) => panic!("no sampler keeps them"),
+                Event::Logprobs(_) | Event::Known(_) | Event::State(_) => panic!("nobody asks for them"),
                 Event::Token(token) => text.push(token),
                 Event::Finished(finish) => assert_eq!(finish, Finish::Count),
             }
@@ -113,7 +115,16 @@ fn prompts_that_arrive_together_share_their_beginning() {
         let warm = SamplerOptions { temperature: 0.8, top_k: 40, top_p: 0.95, min_p: 0.0, seed: 3 };
         let submit = |prompt: &Vec<u32>| {
             let (prompt, sampler) = (prompt.clone(), Sampler::new(warm));
-            scheduler.submit(Request { prompt, sampler, most: 6, ends: vec![], reuse: true }).unwrap()
+            scheduler
+                .submit(Request {
+                    prompt,
+                    sampler,
+                    most: 6,
+                    ends: vec![],
+                    reuse: true,
+                    reading: Reading::Nothing,
+                })
+                .unwrap()
         };
         let ids: Vec<RequestId> = prompts.iter().map(submit).collect();
         let (mut found, mut reused): (HashMap<RequestId, Vec<u32>>, usize) = Default::default();
@@ -121,7 +132,7 @@ fn prompts_that_arrive_together_share_their_beginning() {
             for (id, event) in scheduler.step().unwrap() {
                 match event {
                     Event::Admitted { reused: tokens } | Event::Reused { tokens } => reused += tokens,
-                    Event::Logprobs(_) => panic!("no sampler keeps them"),
+                    Event::Logprobs(_) | Event::Known(_) | Event::State(_) => panic!("nobody asks for them"),
                     Event::Token(token) => found.entry(id).or_default().push(token),
                     Event::Finished(finish) => assert_eq!(finish, Finish::Count),
                 }

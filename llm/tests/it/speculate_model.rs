@@ -136,6 +136,14 @@ impl Sequences for Several {
         self.step(work).map(drop)
     }
 
+    fn fill_with_states(&mut self, _: &[((), u32)]) -> Result<()> {
+        panic!("nobody asks for states");
+    }
+
+    fn state(&self, _: usize) -> Result<Vec<f32>> {
+        panic!("there are no states");
+    }
+
     fn step(&mut self, work: &[((), u32)]) -> Result<Vec<Option<u32>>> {
         assert!(!work.is_empty() && work.len() <= self.columns, "a step of {} tokens", work.len());
         assert!(work.iter().all(|(_, token)| *token < VOCAB), "a token that does not exist");

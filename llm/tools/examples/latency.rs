@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use ga10b_llm::schedule::{Event, Request, RequestId, Scheduler};
+use ga10b_llm::schedule::{Event, Reading, Request, RequestId, Scheduler};
 use ga10b_llm::{Columns, ColumnsOptions, Model, Sampler, SamplerOptions};
 use hcq::{Device, Selector};
 
@@ -63,7 +63,7 @@ fn run(
         |seed: usize, len: usize| (0..len).map(|i| ((seed * 7919 + i * 31 + 1) % vocab) as u32).collect();
     let request = |prompt, most| {
         let sampler = Sampler::new(SamplerOptions::GREEDY);
-        Request { prompt, sampler, most, ends: vec![], reuse: false }
+        Request { prompt, sampler, most, ends: vec![], reuse: false, reading: Reading::Nothing }
     };
     let mut written: HashMap<RequestId, Instant> = HashMap::new();
     for seed in 0..texts {

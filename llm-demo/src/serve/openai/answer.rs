@@ -1,5 +1,7 @@
 //! Answers, whole and in chunks.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::iter;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
@@ -104,12 +106,20 @@ impl Heading {
         choice
     }
 
+    /// The name of call `number` of text `index`: nine letters and digits, as templates of Mistral's models want it.
+    fn call_id(&self, index: usize, number: usize) -> String {
+        let mut hasher = DefaultHasher::new();
+        (&self.id, index, number).hash(&mut hasher);
+        let digits = iter::successors(Some(hasher.finish()), |rest| Some(rest / 36));
+        digits.take(9).filter_map(|rest| char::from_digit((rest % 36) as u32, 36)).collect()
+    }
+
     /// Call `number` of text `index`: with its name, or more of its arguments alone.
     fn call(&self, (index, number): (usize, usize), name: Option<&str>, arguments: &str) -> Value {
         match name {
             None => json!({"function": {"arguments": arguments}}),
             Some(name) => json!({
-                "id": format!("call_{}-{index}-{number}", self.id),
+                "id": self.call_id(index, number),
                 "type": "function",
                 "function": {"name": name, "arguments": arguments},
             }),

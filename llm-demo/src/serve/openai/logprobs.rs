@@ -13,35 +13,42 @@ pub fn document(kind: Kind, tokenizer: &Tokenizer, tokens: &[Weighed], offset: &
     }
     match kind {
         Kind::Chat => {
-            let content: Vec<Value> = tokens.iter().map(|token| of_chat(tokenizer, token)).collect();
+            // The token that ends a message is no part of it; of a completion clients expect it.
+            let content = tokens.iter().filter(|token| !tokenizer.is_end(token.token));
+            let content: Vec<Value> = content.map(|token| of_chat(tokenizer, token)).collect();
             json!({"content": content, "refusal": null})
         }
         Kind::Completion => of_completion(tokenizer, tokens, offset),
     }
 }
 
-fn of_chat(tokenizer: &Tokenizer, Weighed { token, logprobs }: &Weighed) -> Value {
+fn of_chat(tokenizer: &Tokenizer, Weighed { token, logprobs, .. }: &Weighed) -> Value {
     let one = |token: u32, logprob: f32| json!({"token": tokenizer.name(token), "logprob": logprob, "bytes": tokenizer.bytes(token)});
-    let top: Vec<Value> = logprobs.top.iter().map(|(token, logprob)| one(*token, *logprob)).collect();
-    let mut document = one(*token, logprobs.chosen);
+    let all = logprobs.iter().flat_map(|logprobs| &logprobs.top);
+    let top: Vec<Value> = all.map(|(token, logprob)| one(*token, *logprob)).collect();
+    let chosen = logprobs.as_ref().map_or(f32::NEG_INFINITY, |logprobs| logprobs.chosen);
+    let mut document = one(*token, chosen);
     document["top_logprobs"] = top.into();
     document
 }
 
 fn of_completion(tokenizer: &Tokenizer, tokens: &[Weighed], offset: &mut usize) -> Value {
     let mut offsets = Vec::new();
-    for Weighed { token, .. } in tokens {
+    for Weighed { characters, .. } in tokens {
         offsets.push(*offset);
-        *offset += tokenizer.name(*token).chars().count();
+        *offset += characters;
     }
-    let top = |Weighed { token, logprobs }: &Weighed| {
+    let top = |Weighed { token, logprobs, .. }: &Weighed| {
+        let logprobs = logprobs.as_ref()?;
         // The chosen one is always among them.
         let all = logprobs.top.iter().copied().chain([(*token, logprobs.chosen)]);
-        all.map(|(token, logprob)| (tokenizer.name(token), logprob.into())).collect::<Map<String, Value>>()
+        let all = all.map(|(token, logprob)| (tokenizer.name(token), logprob.into()));
+        Some(all.collect::<Map<String, Value>>())
     };
+    let chosen = |token: &Weighed| token.logprobs.as_ref().map(|logprobs| logprobs.chosen);
     json!({
         "tokens": tokens.iter().map(|token| tokenizer.name(token.token)).collect::<Vec<_>>(),
-        "token_logprobs": tokens.iter().map(|token| token.logprobs.chosen).collect::<Vec<_>>(),
+        "token_logprobs": tokens.iter().map(chosen).collect::<Vec<_>>(),
         "top_logprobs": tokens.iter().map(top).collect::<Vec<_>>(),
         "text_offset": offsets,
     })

@@ -73,7 +73,7 @@ const ABSENT: [(&str, &[&str]); 8] = [
     ("structured_outputs", &[]),
 ];
 /// Fields for the provider's records: without effect here.
-const RECORDS: [&str; 6] =
+pub const RECORDS: [&str; 6] =
     ["user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"];
 
 #[derive(Debug)]
@@ -122,6 +122,8 @@ pub struct Wanted {
     pub texts: usize,
     /// Most likely tokens whose probabilities are told with that of each token, if they are.
     pub logprobs: Option<usize>,
+    /// Whether the answer begins with the prompt.
+    pub echo: bool,
     /// Variables of the template.
     pub variables: Map<String, Value>,
     /// Most tokens; `None` for as many as the context has room for.
@@ -232,9 +234,6 @@ impl Body {
         if self.messages.is_some() {
             return Err(Error::field("messages", "messages go to /v1/chat/completions"));
         }
-        if self.echo == Some(true) {
-            return Err(Error::field("echo", "echo is not supported: the prompt is not repeated"));
-        }
         if self.tools.is_some() {
             return Err(Error::field("tools", "tools are part of a chat"));
         }
@@ -279,8 +278,9 @@ impl Body {
             frequency: frequency.unwrap_or(usual.frequency),
         };
         let counts = [("max_completion_tokens", self.max_completion_tokens), ("max_tokens", self.max_tokens)];
-        if let Some((name, _)) = counts.into_iter().find(|(_, count)| *count == Some(0)) {
-            return Err(Error::field(name, format!("{name} has to be at least 1")));
+        let echo = self.echo.unwrap_or(false);
+        if let Some((name, _)) = counts.into_iter().find(|(_, count)| *count == Some(0) && !echo) {
+            return Err(Error::field(name, format!("{name} has to be at least 1, or 0 with echo")));
         }
         let count = self.max_completion_tokens.or(self.max_tokens).or(defaults.count);
         if self.usage.is_some() && self.stream != Some(true) {
@@ -295,6 +295,7 @@ impl Body {
             endless: self.ignore_eos.unwrap_or(false),
             texts: self.texts(prompts)?,
             logprobs: self.logprobs(kind)?,
+            echo,
             variables: self.chat_template_kwargs.clone().unwrap_or_default(),
             count: count.map(|n| usize::try_from(n).unwrap_or(usize::MAX)),
             reuse: self.cache_prompt.unwrap_or(true),

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use ga10b_llm::chat::Template;
 use ga10b_llm::engine::{KeptPage, PAGE};
+use ga10b_llm::model::Pooling;
 use ga10b_llm::sampler::Penalties;
 use ga10b_llm::{
     ColumnId, Columns, ColumnsOptions, Error, Result, SamplerOptions, Sequences, Tokenizer, embedded,
@@ -26,7 +27,7 @@ use crate::serve::metrics::Metrics;
 use crate::serve::openai::fields::Unknown;
 use crate::serve::openai::request::Defaults;
 use crate::serve::scheduler::{self, Build, Options};
-use crate::serve::state::{App, Limits, Own};
+use crate::serve::state::{App, Embeddings, Limits, Own};
 
 /// `vadd_f32`.
 const VADD: &[u8] = include_bytes!("../../../../hcq/tests/data/01_vecadd.sm_87.cubin");
@@ -175,6 +176,15 @@ impl Sequences for FaultyColumns {
         self.inner.fill(work)
     }
 
+    fn fill_with_states(&mut self, work: &[(ColumnId, u32)]) -> Result<()> {
+        self.plan.step()?;
+        self.inner.fill_with_states(work)
+    }
+
+    fn state(&self, column: usize) -> Result<Vec<f32>> {
+        self.inner.state(column)
+    }
+
     fn step(&mut self, work: &[(ColumnId, u32)]) -> Result<Vec<Option<u32>>> {
         self.plan.step()?;
         if self.plan.fault_in.fetch_sub(1, Ordering::SeqCst) == 0 {
@@ -203,6 +213,7 @@ pub struct Setup {
     pub caches: bool,
     /// Whether fields without effect are refused.
     pub strict: bool,
+    pub pooling: Pooling,
 }
 
 impl Default for Setup {
@@ -217,6 +228,7 @@ impl Default for Setup {
             patience: PATIENCE,
             caches: true,
             strict: false,
+            pooling: Pooling::Mean,
         }
     }
 }
@@ -269,7 +281,9 @@ impl Server {
         let model = Box::leak(Box::new(embedded::model().expect("a model")));
         let tokenizer = Arc::new(Tokenizer::from_gguf(&model.gguf).expect("a tokenizer"));
         let (plan, metrics) = (Arc::new(plan), Arc::new(Metrics::default()));
-        let Setup { context, parallel, waiting, limits, access, template, patience, caches, strict } = setup;
+        let Setup { context, parallel, waiting, limits, access, template, patience, caches, strict, pooling } =
+            setup;
+        let width = model.config.hidden;
         let template = template.map(|source| Template::new(source, "", "").expect("a template"));
 
         let words: &'static Tokenizer = Box::leak(Box::new(Tokenizer::from_gguf(&model.gguf).expect("one")));
@@ -306,6 +320,7 @@ impl Server {
             access,
             unknown: Unknown::new(strict),
             parallel,
+            embeddings: Embeddings { pooling, width },
             own: Own::default(),
         };
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -30,7 +30,6 @@ fn what_is_not_supported_is_refused_by_name() {
         ("tool_choice", "\"required\""),
         ("response_format", "{\"type\": \"xml\"}"),
         ("response_format", "{\"type\": \"json_schema\"}"),
-        ("echo", "true"),
         ("suffix", "\"end\""),
         ("modalities", "[\"audio\"]"),
         ("temperature", "-1"),

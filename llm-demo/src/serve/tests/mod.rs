@@ -3,6 +3,8 @@
 mod answers;
 mod batch;
 mod doors;
+mod echo;
+mod embeddings;
 mod failures;
 mod fields;
 mod fixture;

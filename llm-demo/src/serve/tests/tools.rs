@@ -46,6 +46,8 @@ fn calls(message: &Value) -> Vec<(String, Value)> {
     let mut ids: Vec<&Value> = calls.iter().map(|call| &call["id"]).collect();
     ids.dedup();
     assert_eq!(ids.len(), calls.len());
+    let is_id = |id: &str| id.len() == 9 && id.chars().all(|c| c.is_ascii_alphanumeric());
+    assert!(ids.iter().all(|id| id.as_str().is_some_and(is_id)), "{ids:?}");
     let call = |call: &Value| {
         let arguments = text(&call["function"]["arguments"]);
         let parsed = serde_json::from_str(&arguments).unwrap_or_else(|error| panic!("{error}: {arguments}"));

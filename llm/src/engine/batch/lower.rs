@@ -26,6 +26,8 @@ pub struct Launches {
     pub all: Vec<Launch>,
     /// The first launch of the head: norm, output matrix, choice of tokens.
     pub head: usize,
+    /// The first launch after the norm.
+    pub output: usize,
 }
 
 /// Collects the launches of a step.
@@ -59,8 +61,9 @@ pub fn launches(
     }
     let head = p.launches.len();
     p.norm(&model.output_norm)?;
+    let output = p.launches.len();
     p.output()?;
-    Ok(Launches { all: p.launches, head })
+    Ok(Launches { all: p.launches, head, output })
 }
 
 /// The launches from a vector before the last layer to its logits: of the one column of a step that is written, of

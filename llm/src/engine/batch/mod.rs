@@ -7,4 +7,4 @@ mod lower;
 mod steps;
 
 pub use lower::Launches;
-pub use steps::{Column, LEAST_CHUNK, MOST_COLUMNS, Steps};
+pub use steps::{Column, LEAST_CHUNK, MOST_COLUMNS, Steps, To};

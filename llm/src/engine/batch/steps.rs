@@ -29,6 +29,22 @@ pub struct Column {
     pub table: u32,
 }
 
+/// The results of a step. Each has those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum To {
+    /// Keys and values.
+    Cache,
+    /// The residual stream after all layers.
+    States,
+    /// Logits, and the most likely tokens.
+    Logits,
+}
+
+impl To {
+    /// All.
+    const COUNT: usize = 3;
+}
+
 /// The recorded steps of a model, and what they compute with.
 #[derive(Debug)]
 pub struct Steps {
@@ -36,8 +52,8 @@ pub struct Steps {
     buffers: Buffers,
     /// Most pages of a sequence.
     pages: usize,
-    /// By number of columns: without the head, and with it.
-    graphs: [Option<[Graph; 2]>; SIZES.len()],
+    /// By number of columns, and by [`To`].
+    graphs: [[Option<Graph>; To::COUNT]; SIZES.len()],
 }
 
 impl Steps {
@@ -85,28 +101,38 @@ impl Steps {
         Ok(self.buffers.from_host.write_slice(0, &words)?)
     }
 
-    /// Runs the step of `columns` columns that is written, with logits if so said, and waits.
-    pub fn run(&mut self, m: &DeviceModel, queue: &mut Queue, columns: usize, head: bool) -> Result<()> {
-        let graph = self.recorded(m, columns, head)?;
+    /// Runs the step of `columns` columns that is written, and waits.
+    pub fn run(&mut self, m: &DeviceModel, queue: &mut Queue, columns: usize, to: To) -> Result<()> {
+        let graph = self.recorded(m, columns, to)?;
         Ok(queue.replay(graph)?.wait(m.patience * columns as u32)?)
     }
 
-    /// The step of up to `columns` columns, recorded on first use, with its head and without.
-    pub fn recorded(&mut self, m: &DeviceModel, columns: usize, head: bool) -> Result<&Graph> {
-        let number = number(columns)?;
-        let graphs = match self.graphs[number].take() {
-            Some(graphs) => graphs,
+    /// The step of up to `columns` columns, recorded on first use.
+    pub fn recorded(&mut self, m: &DeviceModel, columns: usize, to: To) -> Result<&Graph> {
+        let (number, to_end) = (number(columns)?, to as usize);
+        let graph = match self.graphs[number][to_end].take() {
+            Some(graph) => graph,
             None => {
-                let Launches { all, head } = self.launches(m, columns)?;
-                [record(&m.device, &all[..head])?, record(&m.device, &all)?]
+                let Launches { all, head, output } = self.launches(m, columns)?;
+                let end = match to {
+                    To::Cache => head,
+                    To::States => output,
+                    To::Logits => all.len(),
+                };
+                record(&m.device, &all[..end])?
             }
         };
-        Ok(&self.graphs[number].insert(graphs)[usize::from(head)])
+        Ok(self.graphs[number][to_end].insert(graph))
     }
 
-    /// Records the steps of all sizes, unless they are recorded.
+    /// Records the steps of texts and their prompts, of all sizes, unless they are recorded.
     pub fn record_all(&mut self, m: &DeviceModel) -> Result<()> {
-        SIZES.iter().try_for_each(|size| self.recorded(m, *size as usize, true).map(drop))
+        for size in SIZES {
+            for to in [To::Cache, To::Logits] {
+                self.recorded(m, size as usize, to)?;
+            }
+        }
+        Ok(())
     }
 
     /// The launches of a step of up to `columns` columns.
@@ -125,6 +151,11 @@ impl Steps {
     pub fn chosen(&self, columns: usize) -> Result<Vec<Option<u32>>> {
         let tokens = self.buffers.tokens.read_vec::<u32>(0, columns)?;
         Ok(tokens.into_iter().map(|token| (token != NONE).then_some(token)).collect())
+    }
+
+    /// Reads a column of the last step's residual stream, as it is before the last norm.
+    pub fn read_state(&self, column: usize, state: &mut [f32]) -> Result<()> {
+        Ok(self.buffers.x.read_slice(4 * (column * state.len()) as u64, state)?)
     }
 
     /// Reads the logits of a column of the last step, one per token of the vocabulary.

@@ -54,6 +54,12 @@ impl Cut {
         Self { alone: from, ..self }
     }
 
+    /// The same of a prompt that columns process as a whole.
+    #[must_use]
+    pub fn in_columns(self) -> Self {
+        Self { alone: self.alone, ..Self::NONE }
+    }
+
     /// Tokens in whole pages that are chunks. Their keys and values are those of every prompt that begins
     /// with the same tokens and has these pages too.
     pub fn in_pages(&self) -> usize {

@@ -6,10 +6,11 @@ use hcq::{Device, Queue};
 
 use crate::engine::alone::Alone;
 use crate::engine::batch::Launches;
-use crate::engine::batch::{Column, MOST_COLUMNS, Steps};
+use crate::engine::batch::{Column, MOST_COLUMNS, Steps, To};
 use crate::engine::cache::{CacheShape, PAGE, pages_for};
 use crate::engine::columns::chunks::{chunk_bytes, chunks, launched};
 use crate::engine::columns::options::ColumnsOptions;
+use crate::engine::columns::output_norm::OutputNorm;
 use crate::engine::columns::pages::{PageCopy, Pages, Table};
 use crate::engine::matrix::fits;
 use crate::engine::memory::DeviceModel;
@@ -80,8 +81,10 @@ pub struct Columns {
     pub(super) slots: Vec<Slot>,
     /// Chunks of prompts, if they are wanted and there are kernels for the model's shape.
     pub(super) chunks: Option<Chunks>,
-    /// Columns of the last step that gave logits.
-    pub(super) with_logits: usize,
+    /// The results of the last step, and its columns; `None` if what it computed with has changed since.
+    pub(super) results: Option<(To, usize)>,
+    /// The norm before the output matrix.
+    pub(super) output_norm: OutputNorm,
     /// The chunk of which some slices have been processed.
     pub(super) begun: Option<Begun>,
     /// The persistent step of a text that is alone, if it is wanted and there is one for the model.
@@ -123,6 +126,7 @@ impl Columns {
         device.reserve_stacks(Programs::largest_stack(device, launched(&options), &Kernels::new())?)?;
         let (total, mut done) = (model.tensor_bytes(), 0);
         let cache = (options.context, options.pages, options.kv);
+        let output_norm = OutputNorm::of(model)?;
         let model = DeviceModel::load(device, model, cache, &mut |bytes| {
             done += bytes;
             progress(done, total);
@@ -140,7 +144,8 @@ impl Columns {
             chunks,
             pages: Pages::new(fits(options.pages)?),
             slots: (0..options.sequences).map(|_| Slot::default()).collect(),
-            with_logits: 0,
+            results: None,
+            output_norm,
             begun: None,
             alone,
             alone_from: usize::MAX,
@@ -274,7 +279,7 @@ impl Columns {
     /// changed.
     pub fn step(&mut self, work: &[(ColumnId, u32)]) -> Result<Vec<Option<u32>>> {
         self.prepare(work)?;
-        self.steps.run(&self.model, &mut self.queue, work.len(), true)?;
+        self.steps.run(&self.model, &mut self.queue, work.len(), To::Logits)?;
         self.finish(work)
     }
 
@@ -296,7 +301,7 @@ impl Columns {
     fn finish(&mut self, work: &[(ColumnId, u32)]) -> Result<Vec<Option<u32>>> {
         let tokens = self.steps.chosen(work.len())?;
         self.advance(work);
-        self.with_logits = work.len();
+        self.results = Some((To::Logits, work.len()));
         Ok(tokens)
     }
 
@@ -305,10 +310,15 @@ impl Columns {
     /// # Errors
     /// As [`Columns::step`].
     pub fn fill(&mut self, work: &[(ColumnId, u32)]) -> Result<()> {
+        self.fill_to(work, To::Cache)
+    }
+
+    /// [`Columns::step`] without its last results.
+    pub(super) fn fill_to(&mut self, work: &[(ColumnId, u32)], to: To) -> Result<()> {
         self.prepare(work)?;
-        self.steps.run(&self.model, &mut self.queue, work.len(), false)?;
+        self.steps.run(&self.model, &mut self.queue, work.len(), to)?;
         self.advance(work);
-        self.with_logits = 0;
+        self.results = Some((to, work.len()));
         Ok(())
     }
 
@@ -317,12 +327,19 @@ impl Columns {
     /// # Errors
     /// [`Error::StepSize`] if that step had no such column; what the device reports.
     pub fn logits(&self, column: usize) -> Result<Vec<f32>> {
-        if column >= self.with_logits {
-            return Err(Error::StepSize { asked: column + 1, most: self.with_logits });
-        }
+        self.check_result(column, To::Logits)?;
         let mut logits = vec![0.0; self.vocab()];
         self.steps.read_logits(column, &mut logits)?;
         Ok(logits)
+    }
+
+    /// Checks that the last step has such a result of a column.
+    pub(super) fn check_result(&self, column: usize, wanted: To) -> Result<()> {
+        let most = self.results.filter(|(to, _)| *to >= wanted).map_or(0, |(_, columns)| columns);
+        match column < most {
+            true => Ok(()),
+            false => Err(Error::StepSize { asked: column + 1, most }),
+        }
     }
 
     /// Checks tokens, and how many each sequence takes.

@@ -18,7 +18,7 @@ impl Columns {
         if let Some(table) = &mut self.slots[id.slot as usize].table {
             table.len = len;
         }
-        self.with_logits = 0;
+        self.results = None;
         Ok(())
     }
 

@@ -39,7 +39,7 @@ impl Columns {
         self.check(&counts, &[token])?;
         self.extend(&counts)?;
         let position = self.table(id)?.len;
-        self.with_logits = 0;
+        self.results = None;
         if !alone.probed {
             if !self.is_sound(id, token, position)? {
                 return Ok(None);

@@ -95,7 +95,7 @@ impl Columns {
             if !longest.is_zero() && before + longest > time {
                 let tokens = tokens.to_vec();
                 self.begun = Some(Begun { id, position, tokens, slices });
-                self.with_logits = 0;
+                self.results = None;
                 return Ok(false);
             }
             chunks.run_slice(&mut self.queue, &mut slices, patience)?;
@@ -130,6 +130,6 @@ impl Columns {
         if let Some(table) = &mut self.slots[id.slot as usize].table {
             table.len += tokens;
         }
-        self.with_logits = 0;
+        self.results = None;
     }
 }
