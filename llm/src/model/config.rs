@@ -69,11 +69,6 @@ impl Config {
         let name = required(gguf.text("general.architecture")?, "general.architecture")?;
         let unknown = || Error::Architecture { name: name.into(), known: Architecture::names() };
         let architecture = Architecture::find(name).ok_or_else(unknown)?;
-        if let Some(count) = gguf.uint("split.count")?
-            && count > 1
-        {
-            return Err(Error::Split { count });
-        }
         let of = |key: &str| architecture.key(key);
         let layers = size(gguf, &of("block_count"))?;
         // Each layer has tensors: this bounds the memory that a damaged count can make a caller reserve.

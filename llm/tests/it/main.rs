@@ -32,6 +32,7 @@ mod session;
 mod small_models;
 mod speculate;
 mod speculate_model;
+mod split;
 mod step_code;
 mod synthesize;
 mod tokenizer;

@@ -150,9 +150,6 @@ fn values_out_of_range_are_refused() {
     assert!(matches!(draft.load(), Err(Error::Architecture { .. })));
     draft.set("general.architecture", Value::U32(1));
     assert!(matches!(draft.load(), Err(Error::KeyType { .. })));
-    let mut draft = Draft::new();
-    draft.set("split.count", Value::U16(3));
-    assert!(matches!(draft.load(), Err(Error::Split { count: 3 })));
 }
 
 #[test]
