@@ -37,5 +37,6 @@ mod step_code;
 mod synthesize;
 mod tokenizer;
 mod tuning;
+mod variants;
 mod verify;
 mod warpgroups;
