@@ -415,6 +415,10 @@ pub struct Tokenize {
     /// Add no token at the beginning
     #[arg(long)]
     pub no_bos: bool,
+
+    /// Print numbers, texts and bytes as JSON
+    #[arg(long, conflicts_with = "ids")]
+    pub json: bool,
 }
 
 /// Options of the report on a file.
@@ -438,6 +442,10 @@ pub struct Info {
     /// List the metadata too
     #[arg(long)]
     pub metadata: bool,
+
+    /// Print the report as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Options of a search.

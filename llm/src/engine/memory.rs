@@ -64,11 +64,11 @@ impl From<&Info> for Chip {
 pub fn check(model: &Model, kv: CacheType) -> Result<()> {
     let c = &model.config;
     if !c.head_dim.is_multiple_of(8) || c.head_dim > LONGEST_HEAD as usize {
-        return Err(Error::KeyValue {
-            key: c.architecture.key("attention.key_length"),
-            value: c.head_dim.to_string(),
-            rule: "the kernels take multiples of 8 up to 256",
-        });
+        let [given, width, heads] = ["attention.key_length", "embedding_length", "attention.head_count"]
+            .map(|key| c.architecture.key(key));
+        let key = if model.gguf.value(&given).is_some() { given } else { format!("{width} / {heads}") };
+        let rule = "the length of a head: there are kernels for multiples of 8 up to 256";
+        return Err(Error::KeyValue { key, value: c.head_dim.to_string(), rule });
     }
     kv.check(c)?;
     for tensor in model.gguf.tensors().iter().filter_map(|info| model.tensor(&info.name)) {

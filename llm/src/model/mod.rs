@@ -35,7 +35,8 @@ pub struct Model {
 }
 
 impl Model {
-    /// Maps the GGUF file at `path` and checks it. The file must not change while the model is in use.
+    /// Maps the GGUF file at `path`, and the others of a split model, and checks it. The files must not change
+    /// while the model is in use.
     ///
     /// # Errors
     /// As [`Gguf::open`] and [`Model::new`].

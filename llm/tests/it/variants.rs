@@ -4,8 +4,10 @@
 //! Runs on the device that `HCQ_DEVICE` names, else on the software one.
 
 use ga10b_llm::compare::{Bounds, Comparison};
+use ga10b_llm::engine::check;
 use ga10b_llm::gguf::Value;
 use ga10b_llm::session::{Reader, Session};
+use ga10b_llm::synthesize::Synthesis;
 use ga10b_llm::{CacheType, Decoder, Engine, EngineOptions, Error, Mode, Model, Reference};
 
 use crate::craft::Craft;
@@ -165,6 +167,19 @@ fn a_half_of_longrope_and_unusual_beside_it_are_refused_by_name() {
         let key = format!("{name}.rope.scaling.attn_factor");
         refused(craft.key(&key, Value::F32(1.2)), &key);
     }
+}
+
+#[test]
+fn a_model_without_kernels_is_refused_without_a_device() {
+    let synthesis = "tiny-llama:f16".parse::<Synthesis>().unwrap();
+    let refused = |head: usize, kv| check(&synthesis.clone().with_head_dim(head).model(3).unwrap(), kv);
+    for (head, kv, wanted) in
+        [(100, CacheType::F16, "is 100"), (264, CacheType::F16, "is 264"), (40, CacheType::Q8_0, "q8_0")]
+    {
+        let text = refused(head, kv).unwrap_err().to_string();
+        assert!(text.contains("llama.attention.key_length") && text.contains(wanted), "{text}");
+    }
+    refused(40, CacheType::F16).unwrap();
 }
 
 /// Keys of a short context are rotated otherwise than those of a long one.
