@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use ga10b_llm::chat::Template;
 use ga10b_llm::embedded;
+use ga10b_llm::engine::check;
 use ga10b_llm::{
     CacheType, Columns, ColumnsOptions, Engine, EngineOptions, Footprint, Mode, Model, Sampler, Tokenizer,
 };
@@ -29,9 +30,21 @@ pub fn model(file: &ModelFile) -> anyhow::Result<Model> {
     }
 }
 
-/// Loads the model that the command line names, whose tokens `sampling` chooses.
-pub fn model_for(file: &ModelFile, sampling: &Sampling) -> anyhow::Result<Model> {
+/// Loads the model that the command line names, to run it with a cache in `kv`. What is wrong with the file is known
+/// before a device is opened.
+pub fn model_to_run(file: &ModelFile, kv: CacheType) -> anyhow::Result<Model> {
     let model = model(file)?;
+    let named = || match &file.path {
+        Some(path) => format!("cannot run the model {}", path.display()),
+        None => "cannot run the embedded model".to_owned(),
+    };
+    check(&model, kv).with_context(named)?;
+    Ok(model)
+}
+
+/// Loads the model that the command line names, whose tokens `sampling` chooses.
+pub fn model_for(common: &Common, sampling: &Sampling) -> anyhow::Result<Model> {
+    let model = model_to_run(&common.model, common.launching.kv)?;
     let vocab = model.config.vocab;
     let unknown = sampling.bias().into_iter().find(|(token, _)| *token as usize >= vocab);
     if let Some((token, _)) = unknown {
@@ -186,6 +199,8 @@ pub struct Session {
     pub load: Duration,
     /// Shapes of the kernels.
     pub tuning: TuningReport,
+    /// Whether chunks of prompts keep expanded weights.
+    pub expanded: bool,
 }
 
 /// Opens the device that the command line names.
@@ -214,7 +229,7 @@ impl Session {
         bar.finish_and_clear();
         let engine = engine.context("cannot set up the engine")?;
         setup.check(&device, (engine.mode(), context), model)?;
-        Ok(Self { device, engine, context, load: begin.elapsed(), tuning })
+        Ok(Self { device, engine, context, load: begin.elapsed(), tuning, expanded: options.expanded })
     }
 
     /// Opens the device that the command line names and sets up an engine for `model`.

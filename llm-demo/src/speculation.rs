@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use anyhow::Context;
+use ga10b_llm::engine::check;
 use ga10b_llm::speculate::{
     Draft, DraftModel, Lookup, NoDraft, Speculator, SpeculatorOptions, Statistics, check_vocabularies,
 };
-use ga10b_llm::{Columns, ColumnsOptions, Decoder, Model};
+use ga10b_llm::{CacheType, Columns, ColumnsOptions, Decoder, Model};
 use hcq::Device;
 
 use crate::cli::speculation::Speculation;
@@ -29,19 +30,21 @@ pub struct Speculative {
 }
 
 impl Decoding {
-    /// Sets up what `speculation` asks for on `device`, for `wanted` positions or as many as `model` has.
+    /// Sets up what `speculation` asks for on a device, which is opened once the draft's file is read, for `wanted`
+    /// positions or as many as `model` has.
     pub fn new(
-        device: Device,
+        device: impl FnOnce() -> anyhow::Result<Device>,
         setup: &Setup,
         speculation: &Speculation,
         model: &Model,
         wanted: usize,
     ) -> anyhow::Result<Self> {
         if !speculation.is_asked() {
-            return Ok(Self::Engine(Box::new(Session::new(device, setup, model, wanted)?)));
+            return Ok(Self::Engine(Box::new(Session::new(device()?, setup, model, wanted)?)));
         }
         let context = wanted.min(model.config.context);
-        let drafting = Drafting::open(speculation, model)?;
+        let drafting = Drafting::open(speculation, model, setup.kv)?;
+        let device = device()?;
         // Before the model, which gets what memory is left.
         let draft = drafting.draft(&device, setup, (1, context))?;
         let mut decoder = target(&device, setup, model, context)?;
@@ -120,10 +123,12 @@ pub struct Drafting {
 }
 
 impl Drafting {
-    /// Reads the draft model, and checks that its tokens are those of `model`.
-    pub fn open(speculation: &Speculation, model: &Model) -> anyhow::Result<Self> {
+    /// Reads the draft model, and checks that it can be run with a cache in `kv` and that its tokens are those of
+    /// `model`.
+    pub fn open(speculation: &Speculation, model: &Model, kv: CacheType) -> anyhow::Result<Self> {
         let read = |path: &Path| -> anyhow::Result<Model> {
             let draft = Model::open(path)?;
+            check(&draft, kv)?;
             check_vocabularies(&model.gguf, &draft.gguf)?;
             Ok(draft)
         };

@@ -153,9 +153,62 @@ pub enum Error {
         /// The file's alignment, in bytes.
         alignment: u64,
     },
-    /// One part of a model split over several files.
-    #[error("the model is split over {count} files; join them first (llama-gguf-split --merge)")]
+    /// One part, in memory, of a model split over several files.
+    #[error("the model is split over {count} files, of which this is one; open the first by its path")]
     Split {
+        /// The number of files.
+        count: u64,
+    },
+    /// A file of a split model whose name does not say which one it is.
+    #[error(
+        "this is file {number} of the {count} of a split model, whose name ends with {ending:?}; give all files the \
+         names that they were downloaded with"
+    )]
+    SplitName {
+        /// The file's number, from 1.
+        number: u64,
+        /// The number of files.
+        count: u64,
+        /// The ending of its name.
+        ending: String,
+    },
+    /// A file of a split model that is not the first.
+    #[error("this is file {number} of the {count} of a split model; give the first: {}", first.display())]
+    SplitNumber {
+        /// The file's number, from 1.
+        number: u64,
+        /// The number of files.
+        count: u64,
+        /// The path of the first file.
+        first: PathBuf,
+    },
+    /// A further file of a split model that is missing, damaged or of another model.
+    #[error(
+        "file {number} of the {count} of the split model, {}, cannot be used; all of them must be in one folder, from \
+         one download",
+        path.display()
+    )]
+    SplitFile {
+        /// The file's number, from 1.
+        number: u64,
+        /// The number of files.
+        count: u64,
+        /// The file.
+        path: PathBuf,
+        /// The fault.
+        #[source]
+        source: Box<Error>,
+    },
+    /// Files of a split model that hold another number of tensors together than the first one says.
+    #[error(
+        "key \"split.tensors.count\" is {expected}, and the {count} files hold {found} tensors: one of them is of \
+         another model; download all of them again"
+    )]
+    SplitTensors {
+        /// Tensors by the key.
+        expected: u64,
+        /// Tensors in the files.
+        found: u64,
         /// The number of files.
         count: u64,
     },

@@ -421,6 +421,10 @@ pub struct Tokenize {
     /// Add no token at the beginning
     #[arg(long)]
     pub no_bos: bool,
+
+    /// Print numbers, texts and bytes as JSON
+    #[arg(long, conflicts_with = "ids")]
+    pub json: bool,
 }
 
 /// Options of the report on a file.
@@ -444,6 +448,10 @@ pub struct Info {
     /// List the metadata too
     #[arg(long)]
     pub metadata: bool,
+
+    /// Print the report as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Options of a search.

@@ -40,7 +40,7 @@ enum Begin<'a> {
 }
 
 pub fn run(run: &Run, spans: Option<HostSpans>) -> anyhow::Result<Outcome> {
-    let model = session::model_for(&run.common.model, &run.sampling)?;
+    let model = session::model_for(&run.common, &run.sampling)?;
     let mut saved = run.session.as_deref().map(Saved::open).transpose()?;
     let begin = begin(&run.text, saved.as_ref())?;
     let count = run.count.unwrap_or(DEFAULT_COUNT) as usize;
@@ -160,7 +160,7 @@ fn open(
         Ok(Text { tokenizer, tokens, sampler })
     };
     let decoding = |wanted| {
-        let device = checker::device(run.checking.check, &run.common.device)?;
+        let device = || checker::device(run.checking.check, &run.common.device);
         let setup = Setup { timed: run.trace.is_some(), ..Setup::of(&run.common.launching) };
         Decoding::new(device, &setup, &run.speculation, model, wanted)
     };

@@ -12,7 +12,7 @@ use crate::progress;
 use crate::session::{self, Session, Setup};
 
 pub fn run(verify: &Verify, count: usize) -> anyhow::Result<Outcome> {
-    let model = session::model(&verify.common.model)?;
+    let model = session::model_to_run(&verify.common.model, verify.common.launching.kv)?;
     let tokenizer = Tokenizer::from_gguf(&model.gguf).context("cannot read the vocabulary")?;
     let mut prompt = tokenizer.encode(&session::prompt(&verify.text)?).context("cannot encode the prompt")?;
     if prompt.is_empty() {

@@ -12,7 +12,7 @@ use crate::session::{self, Session};
 
 pub fn run(logits: &Logits) -> anyhow::Result<Outcome> {
     let Logits { common, out: path, tokens } = logits;
-    let model = session::model(&common.model)?;
+    let model = session::model_to_run(&common.model, common.launching.kv)?;
     let (context, vocab) = (model.config.context, model.config.vocab);
     anyhow::ensure!(
         tokens.len() <= context,

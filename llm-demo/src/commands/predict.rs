@@ -71,7 +71,7 @@ pub fn run(predict: &Predict) -> anyhow::Result<Outcome> {
     if let Some(path) = &predict.against {
         return against(predict, path);
     }
-    let model = session::model(&predict.model)?;
+    let model = session::model_to_run(&predict.model, predict.launching.kv)?;
     let most = model.config.context;
     // Some steps from the start, of which the last one counts, or a step at each given position.
     let given: Vec<usize> = predict.context.iter().map(|n| *n as usize).collect();

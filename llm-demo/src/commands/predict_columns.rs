@@ -55,7 +55,7 @@ struct Row {
 }
 
 pub fn run(predict: &Predict) -> anyhow::Result<Outcome> {
-    let model = session::model(&predict.model)?;
+    let model = session::model_to_run(&predict.model, predict.launching.kv)?;
     let most = predict.batch.iter().copied().max().unwrap_or(1) as usize;
     if predict.context.len() > 1 {
         let refused = format!("--context with -b is one position, not {}", predict.context.len());

@@ -64,7 +64,7 @@ struct Line {
 }
 
 pub fn run(profile: &Profile) -> anyhow::Result<Outcome> {
-    let model = session::model(&profile.common.model)?;
+    let model = session::model_to_run(&profile.common.model, profile.common.launching.kv)?;
     let prompt = profile.pp.map(|n| n as usize);
     let most = model.config.context;
     let steps = profile.count.map_or(DEFAULT_STEPS.min(most), |n| n as usize);

@@ -42,7 +42,7 @@ const TEMPERATURE: f32 = 0.8;
 const LAST_STEP: Duration = Duration::from_secs(10);
 
 pub fn run(serve: &Serve) -> anyhow::Result<Outcome> {
-    let model = session::model_for(&serve.common.model, &serve.sampling)?;
+    let model = session::model_for(&serve.common, &serve.sampling)?;
     let context = session::context(serve.ctx, &model)?;
     let context = context.unwrap_or_else(|| DEFAULT_CONTEXT.min(model.config.context));
     let tokenizer = Tokenizer::from_gguf(&model.gguf).context("cannot read the vocabulary")?;
@@ -141,10 +141,11 @@ fn processor<'a>(
     (parallel, context): (usize, usize),
 ) -> anyhow::Result<Box<dyn Processor + 'a>> {
     let caches = !serve.no_prefix_cache;
-    let device = session::device(&serve.common.device)?;
     let setup = Setup::of(&serve.common.launching);
+    let drafting = Drafting::open(&serve.speculation, model, setup.kv)?;
+    let device = session::device(&serve.common.device)?;
     // Before the model, whose pages get what memory is left.
-    let draft = Drafting::open(&serve.speculation, model)?.draft(&device, &setup, (parallel, context))?;
+    let draft = drafting.draft(&device, &setup, (parallel, context))?;
     let options = ColumnsOptions::new(parallel, context).with_cache(setup.kv).with_chunks();
     let mut columns = match parallel == 1 && draft.is_none() {
         true => session::columns_of_one(&device, &setup, model, options)?,
@@ -197,9 +198,10 @@ fn defaults(serve: &Serve) -> Defaults {
     Defaults { sampling: sampling.options_at(TEMPERATURE), penalties, bias, seed, count }
 }
 
-/// The model's name in requests: its file without the extension.
+/// The model's name in requests: its file without the extension, and without the number of a split model's first file.
 fn name(serve: &Serve, model: &Model) -> String {
     let file = serve.common.model.path.as_ref().and_then(|path| path.file_stem());
-    let name = file.map(|name| name.to_string_lossy().into_owned());
+    let first = format!("-00001-of-{:05}", model.gguf.files());
+    let name = file.map(|name| name.to_string_lossy().trim_end_matches(&first).to_owned());
     name.unwrap_or_else(|| model.name().unwrap_or("embedded").to_owned())
 }

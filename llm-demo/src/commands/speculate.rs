@@ -88,9 +88,10 @@ struct Plan<'a> {
 
 pub fn run(speculate: &Speculate) -> anyhow::Result<Outcome> {
     let (common, setup) = (&speculate.common, Setup::of(&speculate.common.launching));
-    let model = session::model_for(&common.model, &speculate.sampling)?;
+    let model = session::model_for(common, &speculate.sampling)?;
     let tokenizer = Tokenizer::from_gguf(&model.gguf).context("cannot read the vocabulary")?;
     let prompt = tokenizer.encode(&session::prompt(&speculate.text)?).context("cannot encode the prompt")?;
+    let drafting = Drafting::open(&speculate.speculation, &model, setup.kv)?;
     let device = session::device(&common.device)?;
     let plan = plan(speculate, &device, (&tokenizer, &prompt));
     let context = plan.prompt.len() + plan.count;
@@ -102,7 +103,6 @@ pub fn run(speculate: &Speculate) -> anyhow::Result<Outcome> {
         model.config.context
     );
 
-    let drafting = Drafting::open(&speculate.speculation, &model)?;
     let mut results = Vec::new();
     {
         // It leaves the device before the batch engine needs the memory.

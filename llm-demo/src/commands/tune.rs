@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use ga10b_llm::CacheType;
 use ga10b_llm::search::{self, Finding, Limits, Listener, Meter, Outcome as Found, Progress, Rejected};
 use ga10b_llm::tuning::{Compiler, Method, Store};
 use ga10b_llm_tools::bench::WARM_UP;
@@ -80,7 +81,7 @@ impl Listener for Keeper {
 }
 
 pub fn run(tune: &Tune) -> anyhow::Result<Outcome> {
-    let model = session::model(&tune.model)?;
+    let model = session::model_to_run(&tune.model, CacheType::F16)?;
     let store = Store::of_user().context("no place to store results: set LLM_DEMO_TUNING=FILE")?;
     // A damaged file is an error before the search, not after it.
     store.entries()?;

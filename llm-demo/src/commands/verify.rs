@@ -26,7 +26,7 @@ const PROMPT_SHARE: f64 = 0.75;
 /// processes all of them at once, as a prompt.
 pub fn run(verify: &Verify) -> anyhow::Result<Outcome> {
     let (check, setup) = (verify.checking.check, Setup::of(&verify.common.launching));
-    let model = session::model(&verify.common.model)?;
+    let model = session::model_to_run(&verify.common.model, verify.common.launching.kv)?;
     let tokenizer = Tokenizer::from_gguf(&model.gguf).context("cannot read the vocabulary")?;
     let prompt = tokenizer.encode(&session::prompt(&verify.text)?).context("cannot encode the prompt")?;
     let steps = verify.count.unwrap_or(DEFAULT_STEPS) as usize;

@@ -5,6 +5,7 @@ mod chat;
 mod cli;
 mod commands;
 mod constraints;
+mod files;
 mod limits;
 mod program;
 mod serve;

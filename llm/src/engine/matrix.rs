@@ -5,12 +5,13 @@ use std::sync::{Mutex, PoisonError};
 use hcq::{Buffer, BufferAt, Device};
 use rayon::prelude::*;
 
-use crate::engine::order::HeadOrder;
+use crate::engine::order::{HeadOrder, Tail};
 use crate::error::{Error, Result};
 use crate::gguf::{Gguf, TensorView};
 use crate::kernels::format::Format;
 use crate::kernels::pack::pack;
 use crate::kernels::repack::{repack, stored_as};
+use crate::kernels::rescale::rescale;
 
 /// Bytes of a tensor that one task packs: few enough to stay in a core's cache until they are written to the
 /// device, enough to amortize the start of a transfer through staging memory.
@@ -87,11 +88,13 @@ pub struct Rows<'a> {
     pub tensor: TensorView<'a>,
     /// The order of its rows on the device, unless it is that of the file.
     pub order: Option<HeadOrder>,
+    /// The factor of some rows.
+    pub tail: Option<Tail>,
 }
 
 impl<'a> From<TensorView<'a>> for Rows<'a> {
     fn from(tensor: TensorView<'a>) -> Self {
-        Self { tensor, order: None }
+        Self { tensor, order: None, tail: None }
     }
 }
 
@@ -116,19 +119,27 @@ impl<'a> Part<'a> {
         &self.from.tensor.data[self.first * bytes..][..self.count * bytes]
     }
 
-    /// Its rows as they go to the device; `ordered` holds them if their order is another than in the file.
-    fn rows<'s>(&self, ordered: &'s mut Vec<u8>) -> &'s [u8]
+    /// Its rows as they go to the device; `changed` holds them if they are others than in the file. `None` if
+    /// their type cannot hold those with a factor.
+    fn rows<'s>(&self, changed: &'s mut Vec<u8>) -> Option<&'s [u8]>
     where
         'a: 's,
     {
-        let Rows { tensor, order } = self.from;
+        let Rows { tensor, order, tail } = self.from;
         let bytes = tensor.row_bytes();
-        let Some(order) = order else { return self.in_file() };
-        ordered.clear();
-        for row in self.first..self.first + self.count {
-            ordered.extend_from_slice(&tensor.data[order.source(row) * bytes..][..bytes]);
+        if order.is_none() && tail.is_none() {
+            return Some(self.in_file());
         }
-        ordered
+        changed.clear();
+        for row in self.first..self.first + self.count {
+            let from = order.map_or(row, |order| order.source(row));
+            let at = changed.len();
+            changed.extend_from_slice(&tensor.data[from * bytes..][..bytes]);
+            if let Some(tail) = tail.filter(|tail| tail.has(row)) {
+                rescale(tensor.ty, &mut changed[at..], tail.factor)?;
+            }
+        }
+        Some(changed)
     }
 }
 
@@ -187,13 +198,16 @@ impl<'a> Loader<'a> {
                 if let Some(later) = parts.get(number + AHEAD) {
                     file.fetch(later.in_file());
                 }
-                let Buffers { ordered, repacked, packed } = buffers;
-                let (in_file, tensor) = (part.rows(ordered), &part.from.tensor);
-                let mut rows = in_file;
-                if stored_as(tensor.ty) != tensor.ty {
+                let Buffers { changed, repacked, packed } = buffers;
+                let tensor = &part.from.tensor;
+                let inexact = || {
                     let (name, stored) = (tensor.name.to_owned(), part.format.ty());
-                    let inexact = || Error::Inexact { name, ty: tensor.ty, stored };
-                    repack(tensor.ty, in_file, repacked).ok_or_else(inexact)?;
+                    Error::Inexact { name, ty: tensor.ty, stored }
+                };
+                let mut rows = part.rows(changed).ok_or_else(inexact)?;
+                let in_file = rows.len() as u64;
+                if stored_as(tensor.ty) != tensor.ty {
+                    repack(tensor.ty, rows, repacked).ok_or_else(inexact)?;
                     rows = repacked;
                 }
                 if part.format.is_quantized() {
@@ -203,7 +217,7 @@ impl<'a> Loader<'a> {
                 } else {
                     part.buffer.write(part.at, rows)?;
                 }
-                loaded.lock().unwrap_or_else(PoisonError::into_inner)(in_file.len() as u64);
+                loaded.lock().unwrap_or_else(PoisonError::into_inner)(in_file);
                 Ok(())
             },
         )
@@ -213,8 +227,8 @@ impl<'a> Loader<'a> {
 /// Buffers in which a thread packs parts.
 #[derive(Default)]
 struct Buffers {
-    /// Rows in the order of the device.
-    ordered: Vec<u8>,
+    /// Rows in the order and with the factor of the device.
+    changed: Vec<u8>,
     /// In the type of the device.
     repacked: Vec<u8>,
     /// In the layout of the device.

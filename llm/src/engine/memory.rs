@@ -10,7 +10,7 @@ use crate::engine::layers::{
     Experts, HeadNormMemory, LayerMemory, NormMemory, Product, Source, Step, Target,
 };
 use crate::engine::matrix::{Loader, Matrix, Rows, fits};
-use crate::engine::order::HeadOrder;
+use crate::engine::order::{HeadOrder, Tail};
 use crate::error::{Error, Result};
 use crate::gguf::TensorView;
 use crate::kernels::format::Format;
@@ -21,7 +21,7 @@ use crate::kernels::rotation::turns;
 use crate::model::Model;
 use crate::model::architecture::{HeadNorms, Rotation};
 use crate::model::config::Config;
-use crate::model::tensors::{Affine, FeedForward, Layer};
+use crate::model::tensors::{Affine, FeedForward, Layer, POSITIONS};
 
 /// A model on a device: the memory that all engines work with.
 #[derive(Debug)]
@@ -56,6 +56,28 @@ impl From<&Info> for Chip {
     }
 }
 
+/// Refuses a model without kernels, or without some for a cache in `kv`: what a file alone says, before there is a
+/// device.
+///
+/// # Errors
+/// [`Error::UnsupportedType`], [`Error::PartialBlock`], [`Error::KeyValue`].
+pub fn check(model: &Model, kv: CacheType) -> Result<()> {
+    let c = &model.config;
+    if !c.head_dim.is_multiple_of(8) || c.head_dim > LONGEST_HEAD as usize {
+        let [given, width, heads] = ["attention.key_length", "embedding_length", "attention.head_count"]
+            .map(|key| c.architecture.key(key));
+        let key = if model.gguf.value(&given).is_some() { given } else { format!("{width} / {heads}") };
+        let rule = "the length of a head: there are kernels for multiples of 8 up to 256";
+        return Err(Error::KeyValue { key, value: c.head_dim.to_string(), rule });
+    }
+    kv.check(c)?;
+    for tensor in model.gguf.tensors().iter().filter_map(|info| model.tensor(&info.name)) {
+        let is_vector = tensor.rows() == 1 || tensor.name == POSITIONS;
+        if is_vector { tensor.check_supported()? } else { Matrix::format_of(&tensor).map(drop)? }
+    }
+    Ok(())
+}
+
 impl DeviceModel {
     /// The chip, on which shapes of kernels depend.
     pub fn chip(&self) -> Chip {
@@ -75,16 +97,10 @@ impl DeviceModel {
         progress: &mut (dyn FnMut(u64) + Send),
     ) -> Result<Self> {
         let c = &model.config;
-        if !c.head_dim.is_multiple_of(8) || c.head_dim > LONGEST_HEAD as usize {
-            return Err(Error::KeyValue {
-                key: c.architecture.key("attention.key_length"),
-                value: c.head_dim.to_string(),
-                rule: "the kernels take multiples of 8 up to 256",
-            });
-        }
+        check(model, kv)?;
         c.check_positions(context)?;
         let cache = CacheShape::new(c, kv, pages)?;
-        let rotations = Rotations::new(device, c)?;
+        let rotations = Rotations::new(device, c, context)?;
         let mut upload = Upload { device, c, loader: Loader::default(), progress };
         let embedding = upload.loader.add(device, &[model.embedding().into()])?;
         let positions = model.positions();
@@ -152,13 +168,14 @@ impl<'a> Upload<'a, '_> {
     fn steps(&mut self, layer: &Layer<'a>) -> Result<Vec<Step>> {
         let device = self.device;
         let order = self.order();
-        let qkv = [(layer.q, order), (layer.k, order), (layer.v, None)];
-        let rows = qkv.map(|(affine, order)| Rows { tensor: affine.weight, order });
+        let tail = self.tail();
+        let qkv = [(layer.q, order, tail), (layer.k, order, None), (layer.v, None, None)];
+        let rows = qkv.map(|(affine, order, tail)| Rows { tensor: affine.weight, order, tail });
         let heads = Product {
             role: "q k v",
             from: Source::Residual(self.norm("attention norm", &layer.attn_norm)?),
             matrices: stacked(device, &mut self.loader, &rows)?,
-            bias: self.biases(&qkv.map(|(affine, order)| (affine.bias, order)))?,
+            bias: self.biases(&qkv)?,
             to: Target::Heads(layer.head_norms.map(|norms| self.head_norms(norms)).transpose()?),
         };
         let [of_attention, of_ff] = match layer.post_norms {
@@ -174,7 +191,7 @@ impl<'a> Upload<'a, '_> {
             role: "attention output",
             from: Source::Attended,
             matrices: vec![self.loader.add(device, &[layer.o.weight.into()])?],
-            bias: self.biases(&[(layer.o.bias, None)])?,
+            bias: self.biases(&[(layer.o, None, None)])?,
             to: of_attention,
         };
         let mut steps = vec![Step::Product(heads), Step::Attend, Step::Product(output)];
@@ -204,14 +221,14 @@ impl<'a> Upload<'a, '_> {
             role: "gate up",
             from: Source::Residual(norm),
             matrices: stacked(self.device, &mut self.loader, &gate_up)?,
-            bias: self.biases(&[(up.bias, None)])?,
+            bias: self.biases(&[(up, None, None)])?,
             to: Target::Activated(self.c.architecture.activation),
         };
         let down = Product {
             role: "down",
             from: Source::Activated,
             matrices: vec![self.loader.add(self.device, &[down.weight.into()])?],
-            bias: self.biases(&[(down.bias, None)])?,
+            bias: self.biases(&[(down, None, None)])?,
             to,
         };
         Ok([Step::Product(up), Step::Product(down)])
@@ -221,6 +238,16 @@ impl<'a> Upload<'a, '_> {
     fn order(&self) -> Option<HeadOrder> {
         let Config { head_dim, rope_dim, architecture, .. } = *self.c;
         (architecture.rotation == Rotation::Halves).then_some(HeadOrder { head_dim, rope_dim })
+    }
+
+    /// The part of queries that does not rotate, where scores have a factor that is not its own.
+    fn tail(&self) -> Option<Tail> {
+        let Config { head_dim, rope_dim, score_factor, .. } = *self.c;
+        (rope_dim < head_dim && score_factor != 1.0).then(|| Tail {
+            head_dim,
+            rope_dim,
+            factor: 1.0 / score_factor,
+        })
     }
 
     fn floats(&mut self, name: &str, values: &[f32], file_bytes: usize) -> Result<Buffer> {
@@ -245,16 +272,24 @@ impl<'a> Upload<'a, '_> {
         Ok(NormMemory { role, weight, bias: Some(bias), reach })
     }
 
-    /// Biases one after the other; `None` if there are none.
-    fn biases(&mut self, parts: &[(Option<TensorView<'_>>, Option<HeadOrder>)]) -> Result<Option<Buffer>> {
+    /// Biases one after the other, zeros for those that a product lacks; `None` if all lack them.
+    fn biases(&mut self, parts: &[(Affine<'_>, Option<HeadOrder>, Option<Tail>)]) -> Result<Option<Buffer>> {
         let (mut values, mut names, mut bytes) = (Vec::new(), Vec::new(), 0);
-        for (tensor, order) in parts.iter().filter_map(|(tensor, order)| Some(((*tensor)?, *order))) {
+        for (affine, order, tail) in parts {
+            let Some(tensor) = affine.bias else {
+                values.resize(values.len() + affine.weight.rows(), 0.0);
+                continue;
+            };
             let part = tensor.to_f32()?;
+            let first = values.len();
             values.extend(order.map_or_else(|| part.clone(), |order| order.apply(&part)));
+            if let Some(tail) = tail {
+                tail.apply(&mut values[first..]);
+            }
             names.push(tensor.name);
             bytes += tensor.data.len();
         }
-        (!values.is_empty()).then(|| self.floats(&names.join(", "), &values, bytes)).transpose()
+        (!names.is_empty()).then(|| self.floats(&names.join(", "), &values, bytes)).transpose()
     }
 
     fn head_norms(&mut self, norms: [TensorView<'_>; 2]) -> Result<HeadNormMemory> {
@@ -293,7 +328,8 @@ struct Rotations {
 }
 
 impl Rotations {
-    fn new(device: &Device, c: &Config) -> Result<Self> {
+    /// Those of texts of at most `context` positions.
+    fn new(device: &Device, c: &Config, context: usize) -> Result<Self> {
         let buffer = |frequencies: Vec<f64>| -> Result<Buffer> {
             let mut steps: Vec<u64> = frequencies.into_iter().map(turns).collect();
             steps.resize(c.head_dim / 2, 0);
@@ -301,9 +337,9 @@ impl Rotations {
             buffer.write_slice(0, &steps)?;
             Ok(buffer)
         };
-        let all = buffer(c.rope_frequencies(false))?;
+        let all = buffer(c.rope_frequencies(false, context))?;
         let of_windows = c.window.and_then(|window| window.rope_base);
-        let windowed = of_windows.map_or(Ok(all.clone()), |_| buffer(c.rope_frequencies(true)))?;
+        let windowed = of_windows.map_or(Ok(all.clone()), |_| buffer(c.rope_frequencies(true, context)))?;
         let still = c.architecture.unrotated.map_or(Ok(all.clone()), |_| buffer(Vec::new()))?;
         Ok(Self { all, windowed, still })
     }

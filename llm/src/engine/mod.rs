@@ -54,6 +54,7 @@ pub use cache::PAGE;
 pub use columns::{ColumnId, Columns, ColumnsOptions, Cut, KeptPage, Writer};
 pub use decode::Engine;
 pub use footprint::Footprint;
+pub use memory::check;
 pub use occupancy::{KernelUse, Residency};
 pub use options::{EngineOptions, LoadTimes, Mode};
 pub use profile::KernelStat;

@@ -30,6 +30,30 @@ impl HeadOrder {
     }
 }
 
+/// The values of each head that do not rotate, behind those that do, and their factor.
+#[derive(Clone, Copy, Debug)]
+pub struct Tail {
+    /// Values of a head.
+    pub head_dim: usize,
+    /// Leading values that rotate.
+    pub rope_dim: usize,
+    /// The factor.
+    pub factor: f32,
+}
+
+impl Tail {
+    /// Whether value `index` of all heads has the factor.
+    pub fn has(self, index: usize) -> bool {
+        index % self.head_dim >= self.rope_dim
+    }
+
+    /// Multiplies the values of whole heads that have the factor.
+    pub fn apply(self, values: &mut [f32]) {
+        let still = values.iter_mut().enumerate().filter(|(index, _)| self.has(*index));
+        still.for_each(|(_, value)| *value *= self.factor);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -37,7 +37,8 @@ impl Engine {
     }
 
     /// Replaces the context by that of a session that was saved with the same `model`, which is the engine's,
-    /// and the same type of cache; the engine may have another number of positions. The logits of the next
+    /// and the same type of cache; the engine may have another number of positions, unless the model rotates otherwise
+    /// in long contexts. The logits of the next
     /// step are those that the saved engine would have given, bit for bit if both are set up with the same
     /// options.
     ///
@@ -73,7 +74,7 @@ impl Engine {
     /// The summary of an empty session.
     fn summary(&self, model: &Model) -> Result<Summary> {
         if model.config == self.model.config {
-            return Ok(Summary::of(model, self.kv()));
+            return Ok(Summary::of(model, self.kv(), self.context()));
         }
         let name = |architecture: &str| format!("of architecture {architecture}");
         Err(Error::SessionMismatch {

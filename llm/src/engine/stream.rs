@@ -118,6 +118,7 @@ pub fn lacks(c: &Config, context: usize) -> Option<&'static str> {
         (a.activation == Activation::Gelu, "feed-forward blocks without a gate"),
         (a.activation == Activation::GeluGate, "gates by GELU"),
         (a.biases == Biases::All, "biases of all projections"),
+        (c.output_biases, "biases of attention's results"),
         (a.experts, "mixtures of experts"),
         long,
     ]

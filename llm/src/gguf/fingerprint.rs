@@ -1,4 +1,4 @@
-//! A hash of a whole file, to notice that another one is in use.
+//! A hash of a whole model, to notice that another one is in use.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,8 +9,8 @@ use twox_hash::XxHash3_128;
 /// Bytes that one thread hashes at a time.
 const PIECE: usize = 8 << 20;
 
-/// A hash of all bytes of a model's file, metadata and weights: XXH3 in 128 bits of the hashes of its pieces of
-/// 8 MiB.
+/// A hash of all bytes of a model's files, metadata and weights: XXH3 in 128 bits of the hashes of their pieces of
+/// 8 MiB and of their lengths.
 ///
 /// Every change by accident or by conversion is noticed. It is no defence against who makes a file that has the
 /// hash of another.
@@ -32,11 +32,14 @@ impl FromStr for Fingerprint {
 }
 
 impl Fingerprint {
-    /// Of the bytes of a file, on all cores.
-    pub(super) fn of(bytes: &[u8]) -> Self {
-        let pieces: Vec<u128> = bytes.par_chunks(PIECE).map(XxHash3_128::oneshot).collect();
-        let mut all: Vec<u8> = pieces.into_iter().flat_map(u128::to_le_bytes).collect();
-        all.extend((bytes.len() as u64).to_le_bytes());
+    /// Of the bytes of each file, on all cores.
+    pub(super) fn of<'a>(files: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        let mut all = Vec::new();
+        for bytes in files {
+            let pieces: Vec<u128> = bytes.par_chunks(PIECE).map(XxHash3_128::oneshot).collect();
+            all.extend(pieces.into_iter().flat_map(u128::to_le_bytes));
+            all.extend((bytes.len() as u64).to_le_bytes());
+        }
         Self(XxHash3_128::oneshot(&all))
     }
 }
@@ -47,15 +50,19 @@ mod tests {
 
     #[test]
     fn every_byte_counts() {
+        let of = |bytes: &[u8]| Fingerprint::of([bytes]);
         let mut bytes = vec![7; PIECE + 5];
-        let whole = Fingerprint::of(&bytes);
+        let whole = of(&bytes);
         assert_eq!(whole.to_string().parse(), Ok(whole));
-        assert_ne!(whole, Fingerprint::of(&bytes[..PIECE + 4]));
+        assert_ne!(whole, of(&bytes[..PIECE + 4]));
         for at in [0, PIECE / 3, PIECE - 1, PIECE, PIECE + 4] {
             bytes[at] ^= 1;
-            assert_ne!(whole, Fingerprint::of(&bytes), "byte {at}");
+            assert_ne!(whole, of(&bytes), "byte {at}");
             bytes[at] ^= 1;
         }
-        assert_eq!(whole, Fingerprint::of(&bytes));
+        assert_eq!(whole, of(&bytes));
+        let (first, second) = bytes.split_at(3);
+        assert_ne!(whole, Fingerprint::of([first, second]));
+        assert_ne!(Fingerprint::of([second, first]), Fingerprint::of([first, second]));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use crate::error::{Error, Result};
 use crate::gguf::value::Value;
 use crate::tensor_type::GgmlType;
 
@@ -20,6 +21,22 @@ pub(super) struct Layout {
     pub index: HashMap<String, usize>,
 }
 
+impl Layout {
+    /// Adds the tensors of another file, which becomes number `file`.
+    ///
+    /// # Errors
+    /// [`Error::DuplicateTensor`].
+    pub fn append(&mut self, other: Self, file: usize) -> Result<()> {
+        for tensor in other.tensors {
+            if self.index.insert(tensor.name.clone(), self.tensors.len()).is_some() {
+                return Err(Error::DuplicateTensor { name: tensor.name });
+            }
+            self.tensors.push(TensorInfo { file, ..tensor });
+        }
+        Ok(())
+    }
+}
+
 /// One row of the tensor table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorInfo {
@@ -30,6 +47,8 @@ pub struct TensorInfo {
     /// Dimensions in ggml's order: `dims[0]` is the length of a row, the fastest axis. One to four, none
     /// zero.
     pub dims: Vec<u64>,
+    /// The number of its file, from 0.
+    pub file: usize,
     /// Start of the data, in bytes from the start of the file.
     pub offset: u64,
     /// Size of the data, in bytes.

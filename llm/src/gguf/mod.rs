@@ -1,11 +1,13 @@
 //! GGUF files: the container that llama.cpp's models come in.
 //!
-//! [`Gguf`] reads versions 2 and 3 from a mapped file or from memory: all metadata, and a table of tensors
-//! whose data is not copied. Layout by the GGUF specification (`docs/gguf.md` in the ggml repository).
+//! [`Gguf`] reads versions 2 and 3 from mapped files or from memory: all metadata, and a table of tensors
+//! whose data is not copied. A split model is one: its first file is given, the others are beside it. Layout by the GGUF specification (`docs/gguf.md` in the ggml repository).
 
+mod data;
 mod fingerprint;
 mod layout;
 mod parse;
+mod split;
 pub(crate) mod value;
 pub(crate) mod write;
 
@@ -22,28 +24,15 @@ pub use value::{Array, Value};
 pub use write::{TensorWriter, Writer};
 
 use crate::error::{Error, Result};
+use data::Data;
 use layout::Layout;
 
-/// A parsed GGUF file with its data.
+/// A parsed GGUF file, or the files of a split model, with its data.
 pub struct Gguf {
     layout: Layout,
-    data: Data,
+    /// One, or those of a split model in order.
+    files: Vec<Data>,
     fingerprint: OnceLock<Fingerprint>,
-}
-
-/// The bytes of a file.
-enum Data {
-    Mapped(memmap2::Mmap),
-    Memory(Cow<'static, [u8]>),
-}
-
-impl Data {
-    fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Mapped(map) => map,
-            Self::Memory(bytes) => bytes,
-        }
-    }
 }
 
 /// A tensor with its data.
@@ -60,52 +49,39 @@ pub struct TensorView<'a> {
 }
 
 impl Gguf {
-    /// Maps and parses the file at `path`.
+    /// Maps and parses the file at `path`, and the others of a split model if it is the first of them.
     ///
-    /// The file must not change while the model is in use: its bytes are read from the mapping.
+    /// The files must not change while the model is in use: their bytes are read from the mapping.
     ///
     /// # Errors
-    /// [`Error::File`] if it cannot be opened or mapped, otherwise what is wrong with its contents.
+    /// [`Error::File`] if it cannot be opened or mapped, otherwise what is wrong with its contents;
+    /// [`Error::SplitFile`] and the others of split models.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let failed = |action| move |source| Error::File { action, path: path.to_owned(), source };
-        let file = std::fs::File::open(path).map_err(failed("open"))?;
-        let kind = file.metadata().map_err(failed("examine"))?;
-        if !kind.is_file() {
-            return Err(failed("map")(std::io::Error::other("it is not a regular file")));
-        }
-        if kind.len() == 0 {
-            return Err(Error::NotGguf { found: Vec::new() });
-        }
-        // SAFETY: the mapping is private and only read. Another process that shortens or rewrites the file
-        // while it is mapped can break this; as in every program that maps its model, the documentation
-        // forbids it.
-        let map = unsafe { memmap2::Mmap::map(&file) }.map_err(failed("map"))?;
-        let layout = parse::parse(&map)?;
-        Ok(Self { layout, data: Data::Mapped(map), fingerprint: OnceLock::new() })
+        let (layout, files) = split::join(path, Data::open(path)?)?;
+        Ok(Self { layout, files, fingerprint: OnceLock::new() })
     }
 
     /// Parses a file in memory: a `&'static [u8]` or a `Vec<u8>`.
     ///
     /// # Errors
-    /// The fault of the contents.
+    /// The fault of the contents; [`Error::Split`] for a part of a model.
     pub fn from_bytes(bytes: impl Into<Cow<'static, [u8]>>) -> Result<Self> {
         let bytes = bytes.into();
         let layout = parse::parse(&bytes)?;
-        Ok(Self { layout, data: Data::Memory(bytes), fingerprint: OnceLock::new() })
+        split::check_whole(&layout)?;
+        Ok(Self { layout, files: vec![Data::Memory(bytes)], fingerprint: OnceLock::new() })
     }
 
-    /// Has the system read `part`, bytes of the file, ahead of their use, if the file is mapped. Does not
+    /// Has the system read `part`, bytes of a file, ahead of their use, if the file is mapped. Does not
     /// wait.
     pub(crate) fn fetch(&self, part: &[u8]) {
-        let Data::Mapped(map) = &self.data else { return };
-        let Some(at) = part.as_ptr().addr().checked_sub(map.as_ptr().addr()) else { return };
-        if at >= map.len() {
-            return;
-        }
-        if let Err(error) = map.advise_range(memmap2::Advice::WillNeed, at, part.len().min(map.len() - at)) {
-            tracing::debug!(%error, "the file is not read ahead");
-        }
+        self.files.iter().for_each(|file| file.fetch(part));
+    }
+
+    /// The number of files: more than one if the model is split.
+    pub fn files(&self) -> usize {
+        self.files.len()
     }
 
     /// The container version, 2 or 3.
@@ -118,14 +94,14 @@ impl Gguf {
         self.layout.alignment
     }
 
-    /// Size of the file, in bytes.
+    /// Size of all files, in bytes.
     pub fn len(&self) -> u64 {
-        self.data.bytes().len() as u64
+        self.files.iter().map(|file| file.bytes().len() as u64).sum()
     }
 
-    /// The hash of the whole file, which all cores compute when it is first asked for.
+    /// The hash of all files, which all cores compute when it is first asked for.
     pub fn fingerprint(&self) -> Fingerprint {
-        *self.fingerprint.get_or_init(|| Fingerprint::of(self.data.bytes()))
+        *self.fingerprint.get_or_init(|| Fingerprint::of(self.files.iter().map(Data::bytes)))
     }
 
     /// Whether the file holds no tensor.
@@ -138,7 +114,7 @@ impl Gguf {
         &self.layout.metadata
     }
 
-    /// The tensor table, in the order of the file.
+    /// The tensor table, in the order of the files.
     pub fn tensors(&self) -> &[TensorInfo] {
         &self.layout.tensors
     }
@@ -152,7 +128,7 @@ impl Gguf {
     fn view(&self, at: usize) -> TensorView<'_> {
         let info = &self.layout.tensors[at];
         // The parser checked that the range lies in the file, so both ends fit `usize`.
-        let data = &self.data.bytes()[info.offset as usize..(info.offset + info.bytes) as usize];
+        let data = &self.files[info.file].bytes()[info.offset as usize..(info.offset + info.bytes) as usize];
         TensorView { name: &info.name, ty: info.ty, dims: &info.dims, data }
     }
 

@@ -242,6 +242,6 @@ impl<'a> Reader<'a> {
         if offset % alignment != 0 {
             return Err(Error::Misaligned { name, offset, alignment });
         }
-        Ok(TensorInfo { name, ty, dims, offset, bytes })
+        Ok(TensorInfo { name, ty, dims, file: 0, offset, bytes })
     }
 }

@@ -13,7 +13,7 @@
 //! shapes   choices recipe                   # shapes that differ from the default, and their cubins
 //! more     columns layers mixture           # some tokens, operations of some architectures, experts
 //! ways     prompt sample stream             # many tokens, the choice, a step in one launch
-//! weights  committed pack repack            # cubins of this crate, weights as kernels read them
+//! weights  committed pack repack rescale    # cubins of this crate, weights as kernels read them
 //! parts    activation attention cache format heads inverse_root limits links rotation state  # what kernels share
 //! ```
 
@@ -34,6 +34,7 @@ pub mod pack;
 pub mod prompt;
 pub mod recipe;
 pub mod repack;
+pub mod rescale;
 pub mod rotation;
 pub mod sample;
 pub mod state;

@@ -140,6 +140,8 @@ impl Activation {
 pub enum Biases {
     /// None.
     None,
+    /// Those of attention that the file has.
+    OfFile,
     /// Queries, keys and values.
     Heads,
     /// All.
@@ -156,7 +158,7 @@ const LLAMA: Architecture = Architecture {
     activation: Activation::SiluGate,
     fused_qkv: false,
     fused_gate_up: false,
-    biases: Biases::None,
+    biases: Biases::OfFile,
     learned_positions: false,
     experts: false,
     post_norms: false,
@@ -166,8 +168,13 @@ const LLAMA: Architecture = Architecture {
     wide_layers: None,
 };
 
-const SMOLLM3: Architecture =
-    Architecture { name: "smollm3", unrotated: Some(4), windows: Windows::None, ..LLAMA };
+const SMOLLM3: Architecture = Architecture {
+    name: "smollm3",
+    unrotated: Some(4),
+    biases: Biases::None,
+    windows: Windows::None,
+    ..LLAMA
+};
 
 const QWEN2: Architecture = Architecture {
     name: "qwen2",
@@ -196,18 +203,26 @@ const OLMOE: Architecture = Architecture {
     name: "olmoe",
     rotation: Rotation::Halves,
     head_norms: HeadNorms::All,
+    biases: Biases::None,
     experts: true,
     windows: Windows::None,
     ..LLAMA
 };
 
-const PHI3: Architecture =
-    Architecture { name: "phi3", rotation: Rotation::Halves, fused_qkv: true, fused_gate_up: true, ..LLAMA };
+const PHI3: Architecture = Architecture {
+    name: "phi3",
+    rotation: Rotation::Halves,
+    fused_qkv: true,
+    fused_gate_up: true,
+    biases: Biases::None,
+    ..LLAMA
+};
 
 const GEMMA: Architecture = Architecture {
     name: "gemma",
     rotation: Rotation::Halves,
     activation: Activation::GeluGate,
+    biases: Biases::None,
     scaled_embedding: true,
     windows: Windows::None,
     ..LLAMA
@@ -249,10 +264,5 @@ impl Architecture {
     /// The names of all, for messages.
     pub fn names() -> String {
         Self::ALL.map(|a| a.name).join(", ")
-    }
-
-    /// Whether projections of attention have biases.
-    pub fn has_head_biases(&self) -> bool {
-        self.biases != Biases::None
     }
 }

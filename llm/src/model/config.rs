@@ -2,11 +2,10 @@
 
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
-use crate::model::architecture::{Architecture, Caps, Norm, Rotation};
+use crate::model::architecture::{Architecture, Biases, Caps, HeadNorms, Norm, Rotation};
+use crate::model::scaling::{LongFactors, Scaling};
 use crate::model::values::{check, positive, required, same_size, size, size_or};
 use crate::model::window::Window;
-use crate::model::yarn::Yarn;
-use crate::tensor_type::GgmlType;
 
 /// Shape and constants of a model.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,9 +42,13 @@ pub struct Config {
     /// position p is `p * rope_base^(-2j / rope_dim) / rope_factors[j]`. From `rope_freqs.weight` or the
     /// scaling keys.
     pub rope_factors: Option<Vec<f32>>,
-    /// The factor of scores beside the inverse root of a head's length: not 1 with yarn, which lengthens
-    /// rotated queries and keys.
+    /// Divisors instead of these in long contexts.
+    pub rope_long: Option<LongFactors>,
+    /// The factor of scores beside the inverse root of a head's length: not 1 with yarn and longrope, which
+    /// lengthen rotated queries and keys. What does not rotate of a query is divided by it when it is loaded.
     pub score_factor: f32,
+    /// Whether projections of attention's results have biases, where the architecture leaves it to the file.
+    pub output_biases: bool,
     /// The window of positions that some layers see.
     pub window: Option<Window>,
     /// The cap of scores: a score x becomes `cap · tanh(x / cap)`.
@@ -53,6 +56,9 @@ pub struct Config {
     /// The cap of logits.
     pub logit_cap: Option<f32>,
 }
+
+/// The bias of attention's output projection, in a layer.
+pub const OUTPUT_BIAS: &str = "attn_output.bias";
 
 /// Largest cap of scores and of logits; models have 30 and 50.
 const MAX_CAP: f32 = 1e4;
@@ -69,11 +75,6 @@ impl Config {
         let name = required(gguf.text("general.architecture")?, "general.architecture")?;
         let unknown = || Error::Architecture { name: name.into(), known: Architecture::names() };
         let architecture = Architecture::find(name).ok_or_else(unknown)?;
-        if let Some(count) = gguf.uint("split.count")?
-            && count > 1
-        {
-            return Err(Error::Split { count });
-        }
         let of = |key: &str| architecture.key(key);
         let layers = size(gguf, &of("block_count"))?;
         // Each layer has tensors: this bounds the memory that a damaged count can make a caller reserve.
@@ -117,18 +118,12 @@ impl Config {
             rope_dim,
             "it must be even and at most the length of a head",
         )?;
-        let yarn = if rotates { Yarn::read(gguf, architecture, context)? } else { None };
-        // Yarn scales the scores of layers that rotate.
-        let rule = "there are no kernels for yarn beside layers that do not rotate";
-        check(yarn.is_none() || architecture.unrotated.is_none(), &of("rope.scaling.type"), "yarn", rule)?;
-        let whole = yarn.is_none() || rope_dim == head_dim;
-        let rule = "with yarn, heads must rotate as a whole";
-        check(whole, &of("rope.dimension_count"), rope_dim, rule)?;
-        let score_factor = yarn.map_or(1.0, Yarn::score_factor);
-        let rope_factors = match rotates {
-            true => rope_factors(gguf, architecture, (rope_base, rope_dim), yarn)?,
-            false => None,
+        let scaling = match rotates {
+            true => Scaling::read(gguf, architecture, (rope_base, rope_dim), context)?,
+            false => Scaling::none(),
         };
+        let window = Window::read(gguf, architecture, context)?;
+        check_lengthened(&scaling, architecture, window, rope_dim == head_dim)?;
         let [score_cap, logit_cap] = caps(gguf, architecture)?;
         Ok(Self {
             architecture,
@@ -145,9 +140,12 @@ impl Config {
             norm_eps,
             rope_base,
             rope_dim,
-            rope_factors,
-            score_factor,
-            window: Window::read(gguf, architecture, context)?,
+            rope_factors: scaling.factors,
+            rope_long: scaling.long,
+            score_factor: scaling.lengthened.2,
+            output_biases: architecture.biases == Biases::OfFile
+                && gguf.tensors().iter().any(|tensor| tensor.name.ends_with(OUTPUT_BIAS)),
+            window,
             score_cap,
             logit_cap,
         })
@@ -198,11 +196,17 @@ impl Config {
         check(enough, &self.architecture.key("context_length"), self.context, rule)
     }
 
-    /// Angular frequency of each rotating pair, in radians per position, with scaling applied; of layers with
-    /// a window where those have frequencies of their own if `windowed`.
-    pub fn rope_frequencies(&self, windowed: bool) -> Vec<f64> {
+    /// Divisors of the rotary angles in texts of at most `context` positions.
+    pub fn rope_factors_of(&self, context: usize) -> Option<&[f32]> {
+        let long = self.rope_long.as_ref().filter(|long| context > long.beyond);
+        long.map(|long| &long.factors).or(self.rope_factors.as_ref()).map(Vec::as_slice)
+    }
+
+    /// Angular frequency of each rotating pair in texts of at most `context` positions, in radians per position,
+    /// with scaling applied; of layers with a window where those have frequencies of their own if `windowed`.
+    pub fn rope_frequencies(&self, windowed: bool, context: usize) -> Vec<f64> {
         let local = self.window.and_then(|window| window.rope_base).filter(|_| windowed);
-        let factors = self.rope_factors.as_ref().filter(|_| local.is_none());
+        let factors = self.rope_factors_of(context).filter(|_| local.is_none());
         let base = f64::from(local.unwrap_or(self.rope_base));
         let frequency = |j: usize| {
             let divisor = factors.map_or(1.0, |f| f64::from(f[j]));
@@ -210,36 +214,6 @@ impl Config {
         };
         (0..self.rope_dim / 2).map(frequency).collect()
     }
-}
-
-/// Divisors of LLaMA 3's rotary scaling for `rope_dim / 2` pairs.
-///
-/// Frequencies of wavelengths up to `original / high` stay, those from `original / low` on are divided by
-/// `factor`, and between them the two are blended. Source: the `llama3` rope type of Hugging Face
-/// transformers (`modeling_rope_utils.py`).
-pub fn llama3_factors(
-    base: f32,
-    rope_dim: usize,
-    factor: f32,
-    low: f32,
-    high: f32,
-    original: f32,
-) -> Vec<f32> {
-    (0..rope_dim / 2)
-        .map(|j| {
-            let wavelength = std::f64::consts::TAU * f64::from(base).powf(2.0 * j as f64 / rope_dim as f64);
-            let (factor, low, high) = (f64::from(factor), f64::from(low), f64::from(high));
-            let turns = f64::from(original) / wavelength;
-            if turns > high {
-                1.0
-            } else if turns < low {
-                factor as f32
-            } else {
-                let smooth = (turns - low) / (high - low);
-                (1.0 / ((1.0 - smooth) / factor + smooth)) as f32
-            }
-        })
-        .collect()
 }
 
 /// Experts of a layer, and those that a token is sent to.
@@ -284,69 +258,13 @@ fn caps(gguf: &Gguf, architecture: &Architecture) -> Result<[Option<f32>; 2]> {
     })
 }
 
-fn rope_factors(
-    gguf: &Gguf,
-    architecture: &Architecture,
-    (base, rope_dim): (f32, usize),
-    yarn: Option<Yarn>,
-) -> Result<Option<Vec<f32>>> {
-    let mut factors = vec![1.0f32; rope_dim / 2];
-    let tensor = gguf.tensor("rope_freqs.weight");
-    if let Some(tensor) = tensor {
-        let name = || tensor.name.to_owned();
-        if tensor.ty != GgmlType::F32 {
-            return Err(Error::UnsupportedType { name: name(), ty: tensor.ty });
-        }
-        let expected = vec![rope_dim as u64 / 2];
-        if tensor.dims != expected {
-            return Err(Error::TensorShape { name: name(), expected, found: tensor.dims.to_vec() });
-        }
-        for (factor, bytes) in factors.iter_mut().zip(tensor.data.as_chunks().0) {
-            *factor = f32::from_le_bytes(*bytes);
-        }
-    }
-    let of = |key: &str| architecture.key(&format!("rope.{key}"));
-    let key = of("scaling.type");
-    // Linear is the default, as in llama.cpp.
-    match gguf.text(&key)?.unwrap_or("linear") {
-        "none" => {}
-        "linear" => {
-            let scale = linear_scale(gguf, architecture)?;
-            factors.iter_mut().for_each(|f| *f *= scale);
-        }
-        // Converters that write this type also write the factors, as `rope_freqs.weight`.
-        "llama3" if tensor.is_some() => {}
-        "llama3" => {
-            factors = llama3_factors(
-                base,
-                rope_dim,
-                positive(gguf, &of("scaling.factor"), None)?,
-                positive(gguf, &of("scaling.low_freq_factor"), Some(1.0))?,
-                positive(gguf, &of("scaling.high_freq_factor"), Some(4.0))?,
-                size(gguf, &of("scaling.original_context_length"))? as f32,
-            );
-        }
-        "yarn" => {
-            let divisors = yarn.map_or_else(Vec::new, |yarn| yarn.divisors(base, rope_dim));
-            factors.iter_mut().zip(divisors).for_each(|(f, divisor)| *f *= divisor);
-        }
-        other => check(false, &key, other, "none, linear, llama3 and yarn are supported")?,
-    }
-    let sane = factors.iter().all(|f| f.is_finite() && *f > 0.0);
-    check(sane, "rope_freqs.weight", format!("{factors:?}"), "all must be positive")?;
-    Ok(factors.iter().any(|&f| f != 1.0).then_some(factors))
-}
-
-/// The divisor of linear scaling: `rope.scaling.factor`, or its older name; zero counts as absent.
-fn linear_scale(gguf: &Gguf, architecture: &Architecture) -> Result<f32> {
-    let given = |key: &str| -> Result<Option<f32>> {
-        let absent = gguf.real(key)?.is_none_or(|v| v == 0.0);
-        if absent { Ok(None) } else { positive(gguf, key, None).map(Some) }
-    };
-    let [factor, older] = ["rope.scaling.factor", "rope.scale_linear"].map(|key| architecture.key(key));
-    let (scale, before) = (given(&factor)?, given(&older)?);
-    if let (Some(scale), Some(before)) = (scale, before) {
-        check(scale == before, &older, before, "it must equal rope.scaling.factor")?;
-    }
-    Ok(scale.or(before).unwrap_or(1.0))
+/// Refuses lengthened queries and keys where not all of what is multiplied is lengthened alike.
+fn check_lengthened(scaling: &Scaling, a: &Architecture, window: Option<Window>, whole: bool) -> Result<()> {
+    let (key, value, factor) = &scaling.lengthened;
+    let alike = *factor == 1.0;
+    let rule = "queries and keys would be lengthened in some layers alone";
+    let some = a.unrotated.is_some() || window.is_some_and(|window| window.rope_base.is_some());
+    check(alike || !some, key, value, rule)?;
+    let rule = "normalized heads would be lengthened in part, for which there are no kernels";
+    check(alike || whole || a.head_norms == HeadNorms::None, key, value, rule)
 }

@@ -63,7 +63,7 @@ const KEYS: [(&str, Allowed, &str); 42] = [
     ("attention.layer_norm_epsilon", Read, "of one of the two norms; the other's is without effect"),
     ("tensor_data_layout", Anything, "the name of the converter's layout"),
     ("expert_used_count", Read, "without effect where expert_count is 0"),
-    ("rope.scaling.attn_factor", Only(1.0), "scores are not scaled"),
+    ("rope.scaling.attn_factor", Read, ""),
     ("rope.scaling.yarn_log_multiplier", Only(0.0), "yarn lengthens queries and keys by its factor alone"),
     ("rope.scaling.yarn_beta_fast", Only(32.0), "the usual one of yarn"),
     ("rope.scaling.yarn_beta_slow", Only(1.0), "the usual one of yarn"),

@@ -4,22 +4,24 @@ pub mod architecture;
 pub(crate) mod config;
 mod keys;
 mod pooling;
+mod scaling;
 pub(crate) mod tensors;
 mod values;
 pub(crate) mod window;
 mod yarn;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 pub use architecture::Architecture;
-pub use config::{Config, llama3_factors};
+pub use config::Config;
 pub use pooling::Pooling;
+pub use scaling::{LongFactors, llama3_factors};
 pub use tensors::{Affine, FeedForward, Layer};
 pub use window::Window;
 
 use crate::error::{Error, Result};
 use crate::gguf::{Gguf, TensorView};
-use crate::model::tensors::{OUTPUT, POSITIONS, POST_NORMS, Parts, ROPE_FACTORS, of_layer, shapes};
+use crate::model::tensors::{OUTPUT, POSITIONS, POST_NORMS, Parts, of_layer, optional, shapes};
 
 /// A model in a GGUF file.
 ///
@@ -35,7 +37,8 @@ pub struct Model {
 }
 
 impl Model {
-    /// Maps the GGUF file at `path` and checks it. The file must not change while the model is in use.
+    /// Maps the GGUF file at `path`, and the others of a split model, and checks it. The files must not change
+    /// while the model is in use.
     ///
     /// # Errors
     /// As [`Gguf::open`] and [`Model::new`].
@@ -53,33 +56,28 @@ impl Model {
         let config = Config::from_gguf(&gguf)?;
         keys::check(&gguf, &config)?;
         let wanted = shapes(&config);
-        for (name, expected) in &wanted {
-            let Some(tensor) = gguf.tensor(name) else {
-                if name == OUTPUT {
-                    continue;
-                }
-                return Err(Error::MissingTensor { name: name.clone() });
+        let missing = wanted.iter().find(|(name, _)| name != OUTPUT && gguf.tensor(name).is_none());
+        if let Some((name, _)) = missing {
+            return Err(Error::MissingTensor { name: name.clone() });
+        }
+        let known: HashMap<String, Vec<u64>> = wanted.into_iter().chain(optional(&config)).collect();
+        for tensor in gguf.tensors() {
+            let Some(expected) = known.get(&tensor.name) else {
+                let architecture = config.architecture.name;
+                return Err(Error::UnexpectedTensor { name: tensor.name.clone(), architecture });
             };
             // A vector may be stored with trailing dimensions of one.
-            let found = tensor.dims;
+            let found = &tensor.dims;
             let trimmed = &found[..expected.len().min(found.len())];
             if trimmed != expected || found[trimmed.len()..].iter().any(|&d| d != 1) {
-                let (expected, found) = (expected.clone(), found.to_vec());
-                return Err(Error::TensorShape { name: name.clone(), expected, found });
+                let (name, expected, found) = (tensor.name.clone(), expected.clone(), found.clone());
+                return Err(Error::TensorShape { name, expected, found });
             }
         }
         if let Some(tensor) =
             gguf.tensors().iter().find(|t| t.name.ends_with(".bias") && t.ty.block_values() > 1)
         {
             return Err(Error::UnsupportedType { name: tensor.name.clone(), ty: tensor.ty });
-        }
-        let known: std::collections::HashSet<&str> = wanted.iter().map(|(name, _)| name.as_str()).collect();
-        let unknown = |name: &&str| !known.contains(*name) && *name != ROPE_FACTORS;
-        if let Some(name) = gguf.tensors().iter().map(|t| t.name.as_str()).find(unknown) {
-            return Err(Error::UnexpectedTensor {
-                name: name.into(),
-                architecture: config.architecture.name,
-            });
         }
         let parts = Parts::new(&config);
         Ok(Self { config, gguf, parts })

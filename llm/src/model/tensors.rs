@@ -2,7 +2,8 @@
 
 use crate::gguf::TensorView;
 use crate::model::architecture::{Biases, HeadNorms, Norm};
-use crate::model::config::Config;
+use crate::model::config::{Config, OUTPUT_BIAS};
+use crate::model::scaling::{LONG_FACTORS, ROPE_FACTORS};
 
 /// The output matrix; absent if it is tied to the embedding.
 pub const OUTPUT: &str = "output.weight";
@@ -10,8 +11,6 @@ pub const OUTPUT: &str = "output.weight";
 pub const POSITIONS: &str = "position_embd.weight";
 /// The norms of the results of attention and of the feed-forward block.
 pub const POST_NORMS: [&str; 2] = ["post_attention_norm.weight", "post_ffw_norm.weight"];
-/// Divisors of rotary angles; optional.
-pub const ROPE_FACTORS: &str = "rope_freqs.weight";
 
 /// A matrix or the weights of a norm, and what is added to its results.
 #[derive(Clone, Copy, Debug)]
@@ -105,7 +104,7 @@ pub fn of_layer(layer: usize, role: &str) -> String {
 
 /// Name and dimensions of every tensor of a model, in the order in which converters write them.
 ///
-/// [`OUTPUT`] is listed although a tied model lacks it, [`ROPE_FACTORS`] is not.
+/// [`OUTPUT`] is listed although a tied model lacks it; what is [`optional`] is not.
 pub fn shapes(c: &Config) -> Vec<(String, Vec<u64>)> {
     let [hidden, vocab] = [c.hidden, c.vocab].map(|n| n as u64);
     let mut shapes = vec![("token_embd.weight".to_owned(), vec![hidden, vocab])];
@@ -118,6 +117,21 @@ pub fn shapes(c: &Config) -> Vec<(String, Vec<u64>)> {
     shapes.extend(norm_shapes(c, "output_norm"));
     shapes.push((OUTPUT.to_owned(), vec![hidden, vocab]));
     shapes
+}
+
+/// Name and dimensions of every tensor that a file may have or lack.
+pub fn optional(c: &Config) -> Vec<(String, Vec<u64>)> {
+    let pairs = vec![c.rope_dim as u64 / 2];
+    let factors = if c.rope_long.is_some() { &LONG_FACTORS[..] } else { &[ROPE_FACTORS][..] };
+    let mut all: Vec<_> = factors.iter().map(|name| ((*name).to_owned(), pairs.clone())).collect();
+    if c.architecture.biases == Biases::OfFile {
+        let [hidden, q, kv] = [c.hidden, c.q_dim(), c.kv_dim()].map(|n| vec![n as u64]);
+        let biases =
+            [("attn_q.bias", q), ("attn_k.bias", kv.clone()), ("attn_v.bias", kv), (OUTPUT_BIAS, hidden)];
+        let of = |layer| biases.clone().map(|(role, dims)| (of_layer(layer, role), dims));
+        all.extend((0..c.layers).flat_map(of));
+    }
+    all
 }
 
 fn norm_shapes(c: &Config, role: &str) -> Vec<(String, Vec<u64>)> {
@@ -144,7 +158,7 @@ fn layer_shapes(c: &Config) -> Vec<(String, Vec<u64>)> {
     let separate = [("attn_q", q), ("attn_k", kv), ("attn_v", kv)];
     let fused = [("attn_qkv", q + 2 * kv)];
     for (role, rows) in if a.fused_qkv { &fused[..] } else { &separate[..] } {
-        matrix(role, hidden, *rows, a.has_head_biases(), &mut shapes);
+        matrix(role, hidden, *rows, all || a.biases == Biases::Heads, &mut shapes);
     }
     let [of_q, of_k] = match a.head_norms {
         HeadNorms::None => [0, 0],

@@ -44,12 +44,6 @@ impl Window {
             let found = gguf.uint(&key)?.unwrap_or(period as u64);
             check(found == period as u64, &key, found, "it must be that of the published models")?;
         }
-        if window.is_some_and(|w| w.rope_base.is_some()) {
-            let key = a.key("rope.scaling.type");
-            let kind = gguf.text(&key)?.unwrap_or("none");
-            let rule = "queries and keys would be lengthened in some layers alone";
-            check(kind != "yarn", &key, kind, rule)?;
-        }
         // A window of the whole context is none, unless such layers rotate otherwise.
         Ok(window.filter(|w| w.positions < context || w.rope_base.is_some()))
     }

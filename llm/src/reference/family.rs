@@ -108,11 +108,22 @@ impl<'m> File<'m> {
         let key = |key: &str| format!("{}.rope.scaling.{key}", self.name);
         let yarn = self.gguf.text(&key("type"))? == Some("yarn");
         let factor = self.gguf.real(&key("factor"))?.filter(|_| yarn).unwrap_or(1.0);
-        Ok(1.0 + 0.1 * factor.ln())
+        Ok((1.0 + 0.1 * factor.ln()) * self.gguf.real(&key("attn_factor"))?.unwrap_or(1.0))
     }
 
-    /// Radians per position of each rotating pair.
-    pub fn frequencies(&self, head_dim: usize) -> Result<Vec<f64>> {
+    /// The tensor of divisors of angles in texts of at most `context` positions.
+    fn divisors(&self, context: usize) -> Result<Option<TensorView<'m>>> {
+        if let Some(tensor) = self.tensor("rope_freqs.weight") {
+            return Ok(Some(tensor));
+        }
+        let uint = |key: &str| self.gguf.uint(&format!("{}.{key}", self.name));
+        let trained = uint("rope.scaling.original_context_length")?.or(uint("context_length")?);
+        let long = trained.is_some_and(|trained| context as u64 > trained);
+        Ok(self.tensor(if long { "rope_factors_long.weight" } else { "rope_factors_short.weight" }))
+    }
+
+    /// Radians per position of each rotating pair in texts of at most `context` positions.
+    pub fn frequencies(&self, head_dim: usize, context: usize) -> Result<Vec<f64>> {
         let gguf = self.gguf;
         let key = |key: &str| format!("{}.rope.{key}", self.name);
         let real = |name: &str| gguf.real(&key(name));
@@ -122,7 +133,7 @@ impl<'m> File<'m> {
             Some(_) => 0,
             None => gguf.uint(&key("dimension_count"))?.unwrap_or(head_dim as u64),
         };
-        let tensor = self.tensor("rope_freqs.weight").map(|t| t.to_f32()).transpose()?;
+        let tensor = self.divisors(context)?.map(|t| t.to_f32()).transpose()?;
         let kind = gguf.text(&key("scaling.type"))?;
         let factor = real("scaling.factor")?.filter(|f| *f != 0.0);
         let scaled = |pair: u64| -> Result<f64> {

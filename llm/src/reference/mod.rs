@@ -75,7 +75,7 @@ impl<'m> Reference<'m> {
             model,
             file,
             epsilon: file.epsilon()?,
-            frequencies: file.frequencies(c.head_dim)?,
+            frequencies: file.frequencies(c.head_dim, context)?,
             window_frequencies: file.window_frequencies(c.head_dim)?,
             rotated_length: file.rotated_length()?,
             windows: (0..c.layers).map(|layer| file.window(layer)).collect::<Result<_>>()?,

@@ -48,13 +48,13 @@ pub struct Summary {
     pub message_bytes: u64,
 }
 
-/// A hash of what rotates queries and keys of a model.
-fn rotation(c: &Config) -> String {
+/// A hash of what rotates queries and keys of a model in texts of at most `context` positions.
+fn rotation(c: &Config, context: usize) -> String {
     let mut bytes = Vec::new();
     bytes.extend(c.rope_base.to_le_bytes());
     bytes.extend((c.rope_dim as u64).to_le_bytes());
     bytes.extend(c.score_factor.to_le_bytes());
-    let factors = c.rope_factors.iter().flatten();
+    let factors = c.rope_factors_of(context).into_iter().flatten();
     bytes.extend(factors.flat_map(|factor| factor.to_le_bytes()));
     // Layers with a window may rotate otherwise.
     let window = c.window.iter().flat_map(|window| {
@@ -69,8 +69,8 @@ fn rotation(c: &Config) -> String {
 }
 
 impl Summary {
-    /// Of an empty session of `model` with a cache in `kv`.
-    pub(crate) fn of(model: &Model, kv: CacheType) -> Self {
+    /// Of an empty session of `model` with a cache in `kv`, in a context of `context` positions.
+    pub(crate) fn of(model: &Model, kv: CacheType, context: usize) -> Self {
         let c = &model.config;
         Self {
             model: model.gguf.fingerprint().to_string(),
@@ -81,7 +81,7 @@ impl Summary {
             layers: c.layers as u64,
             kv_heads: c.kv_heads as u64,
             head_dim: c.head_dim as u64,
-            rotation: rotation(c),
+            rotation: rotation(c, context),
             positions: 0,
             tokens: 0,
             conversation: false,
@@ -114,12 +114,14 @@ impl Summary {
                 return differs(what, saved.to_string(), here.to_string(), again);
             }
         }
-        for (what, saved, here) in [
-            ("architecture", &self.architecture, &here.architecture),
-            ("rotations of hash", &self.rotation, &here.rotation),
+        let rotated = "the model rotates otherwise in long contexts: choose one as long as that which it was saved in \
+                       (--ctx, or -n), or begin a new session";
+        for (what, saved, here, advice) in [
+            ("architecture", &self.architecture, &here.architecture, again),
+            ("rotations of hash", &self.rotation, &here.rotation, rotated),
         ] {
             if saved != here {
-                return differs(what, saved.clone(), here.clone(), again);
+                return differs(what, saved.clone(), here.clone(), advice);
             }
         }
         Ok(())

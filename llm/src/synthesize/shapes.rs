@@ -1,7 +1,8 @@
 //! The shapes that models are synthesized in: published dimensions, and tiny ones.
 
 use crate::model::architecture::{Architecture, Rotation, Windows};
-use crate::model::config::{Config, llama3_factors};
+use crate::model::config::Config;
+use crate::model::llama3_factors;
 use crate::model::window::Window;
 
 /// The dimensions of a model.
@@ -293,7 +294,9 @@ pub fn config(name: &str) -> Option<(Config, bool)> {
         rope_base: s.rope_base,
         rope_dim: if architecture.rotation == Rotation::None { 0 } else { s.head_dim },
         rope_factors: s.scaling.map(factors),
+        rope_long: None,
         score_factor: 1.0,
+        output_biases: false,
         window: window(architecture, s.window),
         score_cap: s.caps[0],
         logit_cap: s.caps[1],

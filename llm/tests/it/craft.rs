@@ -10,6 +10,8 @@ pub struct Craft {
     base: Model,
     keys: Vec<(String, Value)>,
     without: Vec<String>,
+    /// Vectors in `f32`.
+    more: Vec<(String, Vec<f32>)>,
     factors: Vec<(String, f32)>,
     /// Tensor, number of a value, the value.
     values: Vec<(String, usize, f32)>,
@@ -19,11 +21,13 @@ impl Craft {
     /// A synthesized model, such as `tiny-llama:f16`.
     pub fn new(text: &str) -> Self {
         let base = text.parse::<Synthesis>().unwrap().model(3).unwrap();
-        Self { base, keys: Vec::new(), without: Vec::new(), factors: Vec::new(), values: Vec::new() }
+        let (keys, without, more) = Default::default();
+        Self { base, keys, without, more, factors: Vec::new(), values: Vec::new() }
     }
 
     /// Sets a key.
     pub fn key(mut self, key: &str, value: Value) -> Self {
+        self.keys.retain(|(known, _)| known != key);
         self.keys.push((key.into(), value));
         self
     }
@@ -31,6 +35,12 @@ impl Craft {
     /// Leaves a tensor out.
     pub fn without(mut self, tensor: &str) -> Self {
         self.without.push(tensor.into());
+        self
+    }
+
+    /// Adds a vector in `f32`.
+    pub fn with(mut self, tensor: &str, values: Vec<f32>) -> Self {
+        self.more.push((tensor.into(), values));
         self
     }
 
@@ -58,10 +68,18 @@ impl Craft {
         self.keys.iter().for_each(|(key, value)| writer.key(key, value.clone()));
         let kept = || gguf.tensors().iter().filter(|t| !self.without.contains(&t.name));
         kept().for_each(|t| writer.tensor(&t.name, t.ty, &t.dims));
+        let more = || self.more.iter().filter(|(name, _)| !self.without.contains(name));
+        for (name, values) in more() {
+            writer.tensor(name, GgmlType::F32, &[values.len() as u64]);
+        }
         let mut out = writer.begin(Vec::new()).unwrap();
         for info in kept() {
             let view = gguf.tensor(&info.name).unwrap();
             out.write(&self.changed(&info.name, info.ty, view.data)).unwrap();
+        }
+        for (name, values) in more() {
+            let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+            out.write(&self.changed(name, GgmlType::F32, &bytes)).unwrap();
         }
         out.finish().unwrap()
     }

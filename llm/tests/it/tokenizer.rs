@@ -63,10 +63,12 @@ fn control_tokens_are_cut_out_and_end_the_text() {
 }
 
 #[test]
-fn llama_begins_with_bos_by_default_and_gpt2_does_not() {
+fn llama_and_tekken_begin_with_bos_by_default_and_gpt2_does_not() {
     let llama = tokenizer("llama-bpe", &MERGES, &["<|begin_of_text|>"]);
     assert_eq!(llama.encode("he").expect("encodes"), [262, 256]);
     assert_eq!(llama.encode_plain("he").expect("encodes"), [256]);
+    let tekken = tokenizer("tekken", &MERGES, &["<s>"]);
+    assert_eq!(tekken.encode("he").expect("encodes"), [262, 256]);
     let gpt2 = tokenizer("gpt-2", &MERGES, &["<|endoftext|>"]);
     assert_eq!(gpt2.encode("he").expect("encodes"), [256]);
 }
@@ -170,7 +172,7 @@ fn token_types_that_are_not_known_are_refused() {
 proptest! {
     #[test]
     fn decoding_undoes_encoding(text in "\\PC*", pre in prop::sample::select(
-        vec!["gpt-2", "llama-bpe", "qwen2", "smollm", "default"],
+        vec!["gpt-2", "llama-bpe", "qwen2", "smollm", "tekken", "gpt-4o", "deepseek-coder", "default"],
     )) {
         let t = tokenizer(pre, &MERGES, &[]);
         prop_assert_eq!(t.decode(&t.encode(&text).expect("every byte is covered")), text);

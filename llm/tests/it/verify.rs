@@ -65,7 +65,7 @@ fn the_two_readings_of_scaling_agree() {
         }
         let model = craft.model().unwrap();
         let found = Reference::new(&model, 1).unwrap().frequencies().to_vec();
-        for (a, b) in found.iter().zip(model.config.rope_frequencies(false)) {
+        for (a, b) in found.iter().zip(model.config.rope_frequencies(false, 1)) {
             assert!((a - b).abs() <= 1e-6 * b, "{keys:?}: {a} {b}");
         }
     }

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::ensure;
-use ga10b_llm::{ColumnsOptions, Decoder, Engine, Model, Sampler, Tokenizer};
+use ga10b_llm::{ColumnsOptions, Decoder, Engine, Footprint, Model, Sampler, Tokenizer};
 use ga10b_llm_tools::batched::{self, BatchPlan};
 use ga10b_llm_tools::bench::{SAMPLING, WARM_UP, samples, tokens_of};
 use ga10b_llm_tools::energy::{Meter, Rail};
@@ -17,6 +17,7 @@ use ga10b_llm_tools::first_token::Stopwatch;
 use hcq::Device;
 
 use crate::cli::commands::{Bench, Choice};
+use crate::memory::size;
 use crate::outcome::{Outcome, Usage};
 use crate::progress;
 use crate::report::{DeviceReport, ModelReport};
@@ -38,7 +39,7 @@ struct Plan {
 pub fn run(bench: &Bench, began: Instant) -> anyhow::Result<Outcome> {
     let watch = Stopwatch::since_process_start(began);
     check(bench)?;
-    let model = session::model(&bench.common.model)?;
+    let model = session::model_to_run(&bench.common.model, bench.common.launching.kv)?;
     let (common, tests) = match bench.batch.is_empty() {
         true => of_engine(bench, &model, watch)?,
         false => of_columns(bench, &model)?,
@@ -99,6 +100,8 @@ fn of_engine(bench: &Bench, model: &Model, mut watch: Stopwatch) -> anyhow::Resu
     let rails = Rail::all(Path::new("/"));
     let bar = progress::step_bar("measuring");
     bar.set_length((tests.len() * (plan.repeats + 1)) as u64);
+    let hints = hints(bench, model, &session, tests.iter().any(|test| test.prompt > 0));
+    let engine = &mut session.engine;
     let measured = tests
         .into_iter()
         .map(|test| measure(engine, model, test, &plan, &rails, &mut || bar.inc(1)))
@@ -120,6 +123,7 @@ fn of_engine(bench: &Bench, model: &Model, mut watch: Stopwatch) -> anyhow::Resu
         cache_bytes_per_position: engine.cache_bytes_per_position(),
         device_bytes: taken(free, &session.device),
         peak_host_bytes: rows::peak(),
+        hints: hints?,
     };
     Ok((common, measured))
 }
@@ -177,6 +181,7 @@ fn of_columns(bench: &Bench, model: &Model) -> anyhow::Result<(Common, Vec<Measu
         cache_bytes_per_position: columns.cache_bytes_of_layer() * columns.layers() as u64,
         device_bytes: taken(free, &device),
         peak_host_bytes: rows::peak(),
+        hints: Vec::new(),
     };
     Ok((common, measured))
 }
@@ -277,6 +282,49 @@ fn measure(
     Ok(Measured::new(test, at, seconds, meter.map(Meter::stop).unwrap_or_default()))
 }
 
+/// Options with which the prompts of a GPU would be faster.
+fn hints(bench: &Bench, model: &Model, session: &Session, prompts: bool) -> anyhow::Result<Vec<String>> {
+    let device = &session.device;
+    if !prompts || device.info().backend == hcq::BackendKind::Sim {
+        return Ok(Vec::new());
+    }
+    let (options, _) = Setup::of(&bench.common.launching).options(device, model, session.context)?;
+    let more = Footprint::of(model, &options.with_expanded_weights(true), device)?.expanded;
+    let room = free(device).is_none_or(|free| more <= free);
+    let file = bench.common.model.path.as_ref().map(|path| path.display().to_string());
+    let is_default = matches!(session.tuning, TuningReport::Default);
+    Ok(hints_of(
+        (!session.expanded && room).then_some(more),
+        (is_default, bench.common.launching.no_tuning),
+        file,
+    ))
+}
+
+/// Hints: of weights that could be kept for so many bytes `more`, and of shapes that are the default ones, or are so
+/// because the command line says so.
+fn hints_of(more: Option<u64>, (is_default, no_tuning): (bool, bool), file: Option<String>) -> Vec<String> {
+    let mut hints = Vec::new();
+    if let Some(more) = more {
+        let more = size(more);
+        hints.push(format!(
+            "--prompt-weights keep: prompts do not expand the weights each time, for {more} of memory"
+        ));
+    }
+    match (is_default, no_tuning) {
+        (true, false) => {
+            let model = file.map_or(String::new(), |file| format!(" -m {file}"));
+            hints.push(format!(
+                "llm-demo tune{model}: searches faster shapes of prompts' products for this GPU"
+            ));
+        }
+        (true, true) => {
+            hints.push("without --no-tuning: shapes that llm-demo tune found are used".to_owned())
+        }
+        (false, _) => {}
+    }
+    hints
+}
+
 /// Seconds since 1970.
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
@@ -289,4 +337,19 @@ fn free(device: &Device) -> Option<u64> {
 /// Bytes that `device` has less than it had.
 fn taken(before: Option<u64>, device: &Device) -> Option<u64> {
     Some(before?.saturating_sub(free(device)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hint_names_the_option_and_what_it_takes() {
+        let hints = hints_of(Some(2_500_000_000), (true, false), Some("m.gguf".into()));
+        assert_eq!(hints.len(), 2);
+        assert!(hints[0].starts_with("--prompt-weights keep") && hints[0].contains("2.50 GB"), "{hints:?}");
+        assert!(hints[1].starts_with("llm-demo tune -m m.gguf:"), "{hints:?}");
+        assert!(hints_of(None, (true, true), None)[0].contains("--no-tuning"));
+        assert!(hints_of(None, (false, false), None).is_empty());
+    }
 }

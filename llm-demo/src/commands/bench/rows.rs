@@ -61,6 +61,8 @@ pub struct Common {
     pub device_bytes: Option<u64>,
     /// The largest resident memory of this process, in bytes.
     pub peak_host_bytes: Option<u64>,
+    /// Options with which prompts would be faster.
+    pub hints: Vec<String>,
 }
 
 /// The results.
@@ -275,7 +277,7 @@ impl Results {
         if let Some(seconds) = common.tokenizer_seconds {
             writeln!(out, "            {seconds:.3} s tokenizer, in a thread of its own")?;
         }
-        Ok(())
+        common.hints.iter().try_for_each(|hint| writeln!(out, "hint        {hint}"))
     }
 }
 

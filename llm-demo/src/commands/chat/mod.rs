@@ -32,7 +32,7 @@ const DEFAULT_CONTEXT: usize = 4096;
 
 pub fn run(chat: &Chat) -> anyhow::Result<Outcome> {
     let common = &chat.common;
-    let model = session::model_for(&common.model, &chat.sampling)?;
+    let model = session::model_for(common, &chat.sampling)?;
     let context = session::context(chat.ctx, &model)?;
     let context = context.unwrap_or_else(|| DEFAULT_CONTEXT.min(model.config.context));
     let mut saved = chat.session.as_deref().map(Saved::open).transpose()?;
@@ -41,10 +41,8 @@ pub fn run(chat: &Chat) -> anyhow::Result<Outcome> {
     }
     let (read, decoding) = thread::scope(|scope| {
         let read = scope.spawn(|| read(chat, &model));
-        let decoding = session::device(&common.device).and_then(|device| {
-            let setup = Setup::of(&common.launching);
-            Decoding::new(device, &setup, &chat.speculation, &model, context)
-        });
+        let (device, setup) = (|| session::device(&common.device), Setup::of(&common.launching));
+        let decoding = Decoding::new(device, &setup, &chat.speculation, &model, context);
         (read.join().unwrap_or_else(|panic| resume_unwind(panic)), decoding)
     });
     let (template, tokenizer) = read?;
