@@ -56,7 +56,7 @@ impl Model {
                 if name == OUTPUT {
                     continue;
                 }
-                return Err(Error::MissingTensor { name: name.clone() });
+                return Err(missing(&gguf, name));
             };
             // A vector may be stored with trailing dimensions of one.
             let found = tensor.dims;
@@ -129,7 +129,7 @@ impl Model {
             Some(all) => [all.part(0, q), all.part(q[1], kv), all.part(q[1] + kv[1], kv)],
         };
         let expert = |role: &str| self.checked(&of_layer(index, &format!("ffn_{role}.weight")));
-        let ff = if a.experts {
+        let ff = if self.config.experts > 0 {
             let [gate, up, down] = ["gate_exps", "up_exps", "down_exps"].map(expert);
             FeedForward::Experts { router: expert("gate_inp"), gate, up, down }
         } else if a.fused_gate_up {
@@ -183,5 +183,14 @@ impl Model {
     /// A tensor that [`Model::new`] has checked.
     fn checked(&self, name: &str) -> TensorView<'_> {
         self.tensor(name).unwrap_or_else(|| unreachable!("{name} was checked when the model was loaded"))
+    }
+}
+
+/// The error of a file without tensor `name`. Older files have a tensor for each expert.
+fn missing(gguf: &Gguf, name: &str) -> Error {
+    let of_expert = name.strip_suffix("_exps.weight").map(|role| format!("{role}.0.weight"));
+    match of_expert.filter(|of_expert| gguf.tensor(of_expert).is_some()) {
+        Some(name) => Error::ExpertTensors { name },
+        None => Error::MissingTensor { name: name.into() },
     }
 }

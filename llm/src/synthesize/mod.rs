@@ -203,7 +203,7 @@ impl Synthesis {
         key("context_length", number(c.context));
         key("embedding_length", number(c.hidden));
         key("block_count", number(c.layers));
-        key("feed_forward_length", number(c.ff));
+        key(a.ff_length(c.experts > 0), number(c.ff));
         if c.experts > 0 {
             key("expert_count", number(c.experts));
             key("expert_used_count", number(c.experts_used));
