@@ -35,6 +35,8 @@ pub enum Format {
     Q5K,
     /// 6 bits, a scale per 16.
     Q6K,
+    /// 2 bits, scale and minimum per 16.
+    Q2K,
 }
 
 /// Rows of a tile.
@@ -111,7 +113,7 @@ pub struct Packed {
 
 impl Format {
     /// All formats.
-    pub const ALL: [Format; 8] = [
+    pub const ALL: [Format; 9] = [
         Format::F32,
         Format::F16,
         Format::Bf16,
@@ -120,6 +122,7 @@ impl Format {
         Format::Q4K,
         Format::Q5K,
         Format::Q6K,
+        Format::Q2K,
     ];
 
     /// The format of a tensor type; `None` if there are no kernels for it.
@@ -138,6 +141,7 @@ impl Format {
             Format::Q4K => GgmlType::Q4K,
             Format::Q5K => GgmlType::Q5K,
             Format::Q6K => GgmlType::Q6K,
+            Format::Q2K => GgmlType::Q2K,
         }
     }
 
@@ -152,6 +156,7 @@ impl Format {
             Format::Q4K => "q4_k",
             Format::Q5K => "q5_k",
             Format::Q6K => "q6_k",
+            Format::Q2K => "q2_k",
         }
     }
 
@@ -160,7 +165,7 @@ impl Format {
         match self {
             Format::F32 | Format::F16 | Format::Bf16 => 16,
             Format::Q8_0 | Format::Q4_0 => 32,
-            Format::Q4K | Format::Q5K | Format::Q6K => 256,
+            Format::Q4K | Format::Q5K | Format::Q6K | Format::Q2K => 256,
         }
     }
 
@@ -178,6 +183,8 @@ impl Format {
             Section::of_units(3072, 2),
             Section::of_rows(3328, 2),
         ];
+        const Q2K: &[Section] =
+            &[Section::of_units(0, 8), Section::of_units(1024, 2), Section::of_rows(1280, 4)];
         match self {
             Format::F32 | Format::F16 | Format::Bf16 => &[],
             Format::Q8_0 => Q8_0,
@@ -185,6 +192,7 @@ impl Format {
             Format::Q4K => Q4K,
             Format::Q5K => Q5K,
             Format::Q6K => Q6K,
+            Format::Q2K => Q2K,
         }
     }
 
@@ -228,8 +236,13 @@ impl Format {
         !matches!(self, Format::F32 | Format::F16 | Format::Bf16)
     }
 
-    /// Whether blocks have a minimum beside their scale.
+    /// Whether blocks have a minimum beside their scale: integers are not signed.
     pub(crate) const fn has_minimum(self) -> bool {
+        matches!(self, Format::Q4K | Format::Q5K | Format::Q2K)
+    }
+
+    /// Whether the minimum is that of a whole unit, which takes the sum of the unit's input.
+    pub(crate) const fn has_unit_minimum(self) -> bool {
         matches!(self, Format::Q4K | Format::Q5K)
     }
 
@@ -246,6 +259,7 @@ impl Format {
     pub(crate) const fn registers(self) -> usize {
         match self {
             Format::F32 | Format::F16 | Format::Bf16 => 4,
+            Format::Q2K => 4,
             Format::Q4_0 => 5,
             Format::Q8_0 | Format::Q5K => 9,
             Format::Q4K | Format::Q6K => 8,
@@ -337,6 +351,11 @@ impl Format {
                 half(2, 6);
                 half(3, 7);
             }
+            Format::Q2K => {
+                words(0, 0..2, Cache::Stream);
+                half(1, 2);
+                words(2, 3..4, Cache::ReadOnly);
+            }
         }
     }
 
@@ -397,6 +416,7 @@ impl Format {
             Format::Q6K => [four(0), &raw[16 + 4 * h + 2 * s..][..2]].concat(),
             // The registers that it has between belong to the head.
             Format::Q5K => [four(0), &raw[16..20], &raw[24 + 2 * h + s..][..1]].concat(),
+            Format::Q2K => raw[2 * (2 * h + s)..][..2].to_vec(),
             _ => four(0).to_vec(),
         };
         self.quads(k, &Packed { words, unit: raw[0] })
@@ -457,6 +477,10 @@ impl Format {
                 all.extend([rest(r[0], r[1], r[2]), rest(r[3], r[4], r[5])]);
                 all
             }
+            Format::Q2K => {
+                let two = |i: u32| k.and(shifted(k, r[i as usize / 4], 2 * (i % 4), 0), 0x0303_0303u32);
+                (0..8).map(two).collect()
+            }
             Format::F32 | Format::F16 | Format::Bf16 => vec![],
         }
     }
@@ -465,16 +489,17 @@ impl Format {
     pub(crate) fn supers(self, k: &Kernel, packed: &Packed) -> Vec<Reg<f32>> {
         let half = |word: Reg<u32>| k.convert::<f16, f32>(k.unpack(k.bits(word)).0);
         match self {
-            Format::Q4K | Format::Q5K => {
-                let (d, least) = k.unpack(k.bits(packed.words[4]));
+            Format::Q4K | Format::Q5K | Format::Q2K => {
+                let head = packed.words[if self == Format::Q2K { 3 } else { 4 }];
+                let (d, least) = k.unpack(k.bits(head));
                 vec![k.convert::<f16, f32>(d), k.convert::<f16, f32>(least)]
             }
             _ => packed.words.last().map(|word| half(*word)).into_iter().collect(),
         }
     }
 
-    /// The integer scales of a unit: none; two signed scales, of its halves (Q6_K); or scale and minimum
-    /// (Q4_K, Q5_K).
+    /// The integer scales of a unit: none; two signed scales, of its halves (Q6_K); scale and minimum (Q4_K,
+    /// Q5_K); or those of the first half, then of the second (Q2_K).
     pub(crate) fn scales(self, k: &Kernel, packed: &Packed) -> Vec<Reg<u32>> {
         let r = &packed.words;
         match self {
@@ -494,6 +519,7 @@ impl Format {
                 let signed = |bytes: u32| k.prmt(r[6], 0u32, bytes);
                 vec![signed(0x8880), signed(0x9991)]
             }
+            Format::Q2K => [0u32, 4, 8, 12].map(|at| k.bfe(r[2], at, 4u32)).to_vec(),
             _ => vec![],
         }
     }
@@ -532,9 +558,13 @@ impl Format {
                 let numbers: Vec<_> =
                     self.quads(k, packed).into_iter().flat_map(|quad| self.numbers(k, quad)).collect();
                 let values = |half: usize| -> Vec<Reg<f32>> {
-                    let scale = times(0, scales.get(if self == Format::Q6K { half } else { 0 }));
-                    let scale = k.mul(scale, 1.0 / self.raised());
-                    let least = self.has_minimum().then(|| times(1, scales.get(1)));
+                    let [of_scale, of_least] = match self {
+                        Format::Q6K => [half, 1],
+                        Format::Q2K => [2 * half, 2 * half + 1],
+                        _ => [0, 1],
+                    };
+                    let scale = k.mul(times(0, scales.get(of_scale)), 1.0 / self.raised());
+                    let least = self.has_minimum().then(|| times(1, scales.get(of_least)));
                     let value = |i: usize| {
                         let q = numbers[16 * half + i];
                         let product = k.mul(q, scale);

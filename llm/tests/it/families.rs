@@ -193,7 +193,10 @@ fn every_architecture_agrees_with_a_quantized_cache_and_other_types() {
 #[test]
 fn types_that_are_stored_as_others_agree_with_the_reference() {
     let device = device();
-    let mixes = ["q4_1", "q5_0", "q5_1", "q2_k", "q3_k", "iq4_nl", "iq4_xs", "mxfp4"];
+    let mixes = [
+        "q4_1", "q5_0", "q5_1", "q3_k", "iq4_nl", "iq4_xs", "mxfp4", "iq1_s", "iq1_m", "iq2_xxs", "iq2_xs",
+        "iq2_s", "iq3_xxs", "iq3_s",
+    ];
     let cases = mixes.into_iter().flat_map(|mix| ["tiny-llama", "tiny-qwen2"].map(|shape| (shape, mix)));
     for (shape, mix) in sample("types stored as others", cases.collect(), 4) {
         agrees(&device, &model(shape, mix), Mode::Stream, CacheType::F16);

@@ -374,10 +374,29 @@ impl Stream<'_> {
         let from = k.select_ptr(k.eq(k.shr(g, 1), t), own, self.zeros).cast::<u32>();
         let words = [0, 128].map(|bytes| k.load_n(from.plus_bytes(bytes), Cache::Default));
         let scale = k.load(place.plus_bytes(input::SCALE.into()).cast::<f32>());
-        let sums = k.at_stride(place, t, 4).plus_bytes(input::SUMS.into()).cast::<i32>();
-        let sums =
-            [0, 4].map(|unit| if format.has_minimum() { k.load(sums.plus(unit)) } else { k.var(0i32) });
+        let sums = match format {
+            Format::Q2K => self.half_sums(&words),
+            _ if format.has_minimum() => {
+                let sums = k.at_stride(place, t, 4).plus_bytes(input::SUMS.into()).cast::<i32>();
+                [0, 4].map(|unit| k.load(sums.plus(unit))).to_vec()
+            }
+            _ => vec![],
+        };
         Column { words, scale, sums }
+    }
+
+    /// Sums of the halves of units t and t + 4, as products with ones.
+    fn half_sums(&self, words: &[[Reg<u32>; WORDS]; 2]) -> Vec<Reg<i32>> {
+        let (k, one) = (self.k, self.k.var(0x0101_0101u32));
+        let of_half = |m: usize| {
+            let sum = k.int_accumulator();
+            for pair in 0..2 {
+                let word = 4 * (m % 2) + 2 * pair;
+                k.multiply_bytes(sum, ByteA([one; 4]), ByteB([words[m / 2][word], words[m / 2][word + 1]]));
+            }
+            k.mad(sum.0[0], 256i32, sum.0[1])
+        };
+        (0..4).map(of_half).collect()
     }
 }
 
@@ -423,6 +442,12 @@ fn scaled(k: &Kernel, scales: &Scales, products: [[Reg<i32>; 2]; 4], column: &Co
             let sums = k.mad(minima[1], column.sums[1], k.mul(minima[0], column.sums[0]));
             let below = k.mul(float(sums), *least);
             k.mul(k.mad(weighted([*a, *a, *b, *b]), *all, k.neg(below)), scale)
+        }
+        Scales::SixteenthMinima { integers, minima, all, least } => {
+            let first = k.mul(minima[0], column.sums[0]);
+            let sums = (1..4).fold(first, |sum, m| k.mad(minima[m], column.sums[m], sum));
+            let below = k.mul(float(sums), *least);
+            k.mul(k.mad(weighted(*integers), *all, k.neg(below)), scale)
         }
         Scales::Units(scales) => {
             let of_unit = |s: usize| {
