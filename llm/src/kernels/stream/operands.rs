@@ -38,8 +38,8 @@ pub(super) struct Column {
     pub words: [[Reg<u32>; WORDS]; 2],
     /// The input's scale.
     pub scale: Reg<f32>,
-    /// Sums of units t and t + 4, or of their halves, for types with minima.
-    pub sums: Vec<Reg<i32>>,
+    /// Sums of units t and t + 4.
+    pub sums: [Reg<i32>; 2],
 }
 
 impl Stream<'_> {

@@ -277,13 +277,18 @@ impl Stream<'_> {
     ) {
         let k = self.k;
         let count = self.word(at::COLUMNS);
+        // Not kept beside the column: registers are scarce.
+        let mut halves = Vec::new();
         let sums: [[Reg<f32>; 2]; N] = std::array::from_fn(|i| {
             let number = products.groups.map_or(self.warp, |groups| k.mad(groups[i], CONSUMERS, self.warp));
             let there = k.lt(number, count);
+            if format == Format::Q2K && (i == 0 || products.groups.is_some()) {
+                halves = self.half_sums(&products.columns[i].words);
+            }
             std::array::from_fn(|h| {
                 let of_row = products.sums[i].each_ref().map(|m| [m.0[2 * h], m.0[2 * h + 1]]);
                 let scales = self.scales(format, &products.scales[i][h]);
-                k.select(there, scaled(k, &scales, of_row, &products.columns[i]), 0f32)
+                k.select(there, scaled(k, &scales, of_row, (&products.columns[i], &halves)), 0f32)
             })
         });
         match (columns, products.groups) {
@@ -374,14 +379,9 @@ impl Stream<'_> {
         let from = k.select_ptr(k.eq(k.shr(g, 1), t), own, self.zeros).cast::<u32>();
         let words = [0, 128].map(|bytes| k.load_n(from.plus_bytes(bytes), Cache::Default));
         let scale = k.load(place.plus_bytes(input::SCALE.into()).cast::<f32>());
-        let sums = match format {
-            Format::Q2K => self.half_sums(&words),
-            _ if format.has_minimum() => {
-                let sums = k.at_stride(place, t, 4).plus_bytes(input::SUMS.into()).cast::<i32>();
-                [0, 4].map(|unit| k.load(sums.plus(unit))).to_vec()
-            }
-            _ => vec![],
-        };
+        let sums = k.at_stride(place, t, 4).plus_bytes(input::SUMS.into()).cast::<i32>();
+        let sums =
+            [0, 4].map(|unit| if format.has_unit_minimum() { k.load(sums.plus(unit)) } else { k.var(0i32) });
         Column { words, scale, sums }
     }
 
@@ -425,7 +425,12 @@ fn products<const N: usize>(k: &Kernel, sums: &[[IntAccumulator; 4]; N], all: [(
 }
 
 /// The sum of a row's units: `products` are those of the high and of the low bytes.
-fn scaled(k: &Kernel, scales: &Scales, products: [[Reg<i32>; 2]; 4], column: &Column) -> Reg<f32> {
+fn scaled(
+    k: &Kernel,
+    scales: &Scales,
+    products: [[Reg<i32>; 2]; 4],
+    (column, halves): (&Column, &[Reg<i32>]),
+) -> Reg<f32> {
     let float = |n: Reg<i32>| k.convert::<i32, f32>(n);
     let scale = column.scale;
     // Integers times their scales stay below 2^31 separately for high and low bytes.
@@ -444,8 +449,8 @@ fn scaled(k: &Kernel, scales: &Scales, products: [[Reg<i32>; 2]; 4], column: &Co
             k.mul(k.mad(weighted([*a, *a, *b, *b]), *all, k.neg(below)), scale)
         }
         Scales::SixteenthMinima { integers, minima, all, least } => {
-            let first = k.mul(minima[0], column.sums[0]);
-            let sums = (1..4).fold(first, |sum, m| k.mad(minima[m], column.sums[m], sum));
+            let first = k.mul(minima[0], halves[0]);
+            let sums = (1..4).fold(first, |sum, m| k.mad(minima[m], halves[m], sum));
             let below = k.mul(float(sums), *least);
             k.mul(k.mad(weighted(*integers), *all, k.neg(below)), scale)
         }
