@@ -258,6 +258,15 @@ pub enum Error {
         /// The tensor.
         name: String,
     },
+    /// A mixture of experts in the form of files before April 2024.
+    #[error(
+        "tensor {name:?} is of one expert: the file is older than tensors of all experts of a layer; get a newer \
+         one, or convert the model again (convert_hf_to_gguf.py of llama.cpp)"
+    )]
+    ExpertTensors {
+        /// The tensor.
+        name: String,
+    },
     /// A tensor that the model would have to ignore.
     #[error("tensor {name:?} is not part of a plain {architecture} model; this variant is not supported")]
     UnexpectedTensor {

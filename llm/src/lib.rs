@@ -66,13 +66,14 @@
 //! texts    chat generate session            # conversations, the loop over tokens, texts in files
 //! models   cache compare embedded model reference synthesize  # models, and the same on the CPU
 //! tokens   decoder sampler tokenizer        # tokens of a text, logits, the choice of the next
-//! files    gguf quant                       # the container and its values
+//! files    codebook gguf quant              # the container and its values
 //! values   bounded error spans tensor_type  # errors, names, types of tensors
 //! ```
 
 pub mod bounded;
 pub mod cache;
 pub mod chat;
+mod codebook;
 pub mod compare;
 pub mod decoder;
 pub mod embedded;

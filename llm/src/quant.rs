@@ -6,6 +6,7 @@
 
 use half::{bf16, f16};
 
+use crate::codebook::codes;
 use crate::error::{Error, Result};
 use crate::gguf::TensorView;
 use crate::tensor_type::GgmlType;
@@ -14,7 +15,7 @@ use crate::tensor_type::GgmlType;
 pub type BlockDecoder = fn(&[u8], &mut [f32]);
 
 /// The types that [`dequantize`] takes.
-pub const SUPPORTED: [(GgmlType, BlockDecoder); 16] = [
+pub const SUPPORTED: [(GgmlType, BlockDecoder); 23] = [
     (GgmlType::F32, f32_value),
     (GgmlType::F16, f16_value),
     (GgmlType::Bf16, bf16_value),
@@ -31,6 +32,13 @@ pub const SUPPORTED: [(GgmlType, BlockDecoder); 16] = [
     (GgmlType::Mxfp4, mxfp4),
     (GgmlType::Q2K, q2_k),
     (GgmlType::Iq4Xs, iq4_xs),
+    (GgmlType::Iq2Xxs, |block, out| by_codebook(GgmlType::Iq2Xxs, block, out)),
+    (GgmlType::Iq2Xs, |block, out| by_codebook(GgmlType::Iq2Xs, block, out)),
+    (GgmlType::Iq2S, |block, out| by_codebook(GgmlType::Iq2S, block, out)),
+    (GgmlType::Iq3Xxs, |block, out| by_codebook(GgmlType::Iq3Xxs, block, out)),
+    (GgmlType::Iq3S, |block, out| by_codebook(GgmlType::Iq3S, block, out)),
+    (GgmlType::Iq1S, |block, out| by_codebook(GgmlType::Iq1S, block, out)),
+    (GgmlType::Iq1M, |block, out| by_codebook(GgmlType::Iq1M, block, out)),
 ];
 
 fn block_decoder(ty: GgmlType) -> Option<BlockDecoder> {
@@ -313,6 +321,15 @@ fn iq4_xs(block: &[u8], out: &mut [f32]) {
     for (group, (values, scale)) in out.chunks_exact_mut(32).zip(iq4_xs_scales(block)).enumerate() {
         let quants = iq4_xs_quants(block, group);
         values.iter_mut().zip(quants).for_each(|(value, q)| *value = scale * f32::from(q));
+    }
+}
+
+/// A block of a type with a codebook.
+fn by_codebook(ty: GgmlType, block: &[u8], out: &mut [f32]) {
+    let Some(c) = codes(ty, block) else { return };
+    let scale = c.scale.to_f32() * c.unit;
+    for (i, (value, q)) in out.iter_mut().zip(c.quants).enumerate() {
+        *value = scale * f32::from(c.scales[i / 16]) * f32::from(q);
     }
 }
 

@@ -95,18 +95,26 @@ fn file_name(name: &str, target: Target) -> String {
 
 impl Manifest {
     /// Compiles `modules` into `dir`, writes the manifest beside them and removes cubins that belong to no
-    /// module.
+    /// module. A cubin that the same ptxas has made of the same PTX stays.
     ///
     /// # Errors
     /// As [`Ptxas::compile`]; [`Error::File`].
     pub fn generate(dir: &Path, modules: &[Named], ptxas: &Ptxas) -> Result<Self, Error> {
         fs::create_dir_all(dir).map_err(file("cannot create", dir))?;
+        let same = |m: &Self| m.ptxas == ptxas.version() && m.flags == Ptxas::FLAGS;
+        let before = Self::read(dir).ok().filter(same).map_or_else(Vec::new, |manifest| manifest.cubins);
         let mut cubins = Vec::new();
         for Named { name, module } in modules {
             let ptx = module.text();
-            let cubin = ptxas.compile(&ptx, module.target())?;
             let name = file_name(name, module.target());
             let path = dir.join(&name);
+            let made = before.iter().find(|c| c.file == name && c.ptx_sha256 == sha256(ptx.as_bytes()));
+            let intact = |c: &&Cubin| fs::read(&path).is_ok_and(|bytes| sha256(&bytes) == c.cubin_sha256);
+            if let Some(cubin) = made.filter(intact) {
+                cubins.push(cubin.clone());
+                continue;
+            }
+            let cubin = ptxas.compile(&ptx, module.target())?;
             fs::write(&path, &cubin).map_err(file("cannot write", &path))?;
             cubins.push(Cubin {
                 file: name,

@@ -24,7 +24,8 @@ pub fn cases() -> Vec<Case> {
     let of = |kv: CacheType, sequences: usize, mixes: &[&'static str]| -> Vec<Case> {
         mixes.iter().map(|&mix| case(ColumnSteps { mix, kv, sequences, chunk: false })).collect()
     };
-    let mut cases = of(CacheType::F16, 5, &["q6_k", "q4_k_m", "q5_k", "q8_0", "q4_0", "f16", "bf16", "f32"]);
+    let mut cases =
+        of(CacheType::F16, 5, &["q6_k", "q4_k_m", "q5_k", "q2_k", "q8_0", "q4_0", "f16", "bf16", "f32"]);
     cases.extend(of(CacheType::F16, 12, &["q6_k", "q4_k_m"]));
     cases.extend(of(CacheType::F16, 32, &["q6_k", "q4_k_m", "q8_0"]));
     cases.extend(of(CacheType::Q8_0, 5, &["q4_k_m"]));

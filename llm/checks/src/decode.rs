@@ -31,7 +31,8 @@ pub fn cases() -> Vec<Case> {
     let with = |kv: CacheType, mixes: &[&'static str]| -> Vec<Case> {
         mixes.iter().map(|&mix| case(Steps { mix, kv })).collect()
     };
-    let mut cases = with(CacheType::F16, &["q6_k", "q4_k_m", "q5_k", "q8_0", "q4_0", "f16", "bf16", "f32"]);
+    let mut cases =
+        with(CacheType::F16, &["q6_k", "q4_k_m", "q5_k", "q2_k", "q8_0", "q4_0", "f16", "bf16", "f32"]);
     cases.extend(with(CacheType::Q8_0, &["q4_k_m", "f16"]));
     cases
 }

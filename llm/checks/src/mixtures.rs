@@ -13,7 +13,7 @@ use ga10b_tests::conformance::drive::{COLS, Drive, MILLIONTH};
 
 /// All of them.
 pub(super) fn cases() -> Vec<Case> {
-    let mut cases = vec![routed(), gathered(), combined()];
+    let mut cases = vec![routed("experts", 0), routed("normalized shares", 1), gathered(), combined()];
     let of_tile = |tile| Output::ALL.map(|output| multiplied(tile, output));
     cases.extend(product::TILES.into_iter().flat_map(of_tile));
     cases
@@ -30,15 +30,17 @@ fn choices(noise: &mut Noise, tokens: u32, (experts, used): (u32, u32)) -> Vec<u
 }
 
 /// The experts of 9 tokens; the grid has more.
-fn routed() -> Case {
+fn routed(what: &str, normalized: u32) -> Case {
     let (tokens, experts, used) = (9, 40, 4);
-    Drive::of(NAME, "prompt_route", LaunchConfig::new(tokens + 2, 32)).done(|d| PromptRoute {
+    let drive = Drive::of(NAME, "prompt_route", LaunchConfig::new(tokens + 2, 32));
+    drive.called(what).done(|d| PromptRoute {
         scores: d.floats((tokens * experts) as usize, 9.0),
         prompt: d.words(vec![3, tokens, 0, 0]),
         chosen: d.room((tokens * used) as usize),
         shares: d.within(MILLIONTH).room((tokens * used) as usize),
         experts,
         used,
+        normalized,
     })
 }
 

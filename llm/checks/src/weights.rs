@@ -29,7 +29,7 @@ enum Content {
 }
 
 /// Every format.
-pub(super) const FORMATS: [Weights; 8] = [
+pub(super) const FORMATS: [Weights; 9] = [
     Weights { format: Format::F32, content: Content::Singles },
     Weights { format: Format::F16, content: Content::Halves },
     Weights { format: Format::Bf16, content: Content::Brains },
@@ -38,6 +38,7 @@ pub(super) const FORMATS: [Weights; 8] = [
     Weights { format: Format::Q4K, content: Content::Bytes(&[0, 2]) },
     Weights { format: Format::Q5K, content: Content::Bytes(&[0, 2]) },
     Weights { format: Format::Q6K, content: Content::Bytes(&[208]) },
+    Weights { format: Format::Q2K, content: Content::Bytes(&[80, 82]) },
 ];
 
 /// Rows of a matrix.

@@ -33,7 +33,7 @@ pub enum Step {
 }
 
 /// A mixture of experts: the most likely ones by a softmax of the router's scores, weighted by their shares
-/// of it.
+/// of it, which some architectures divide by their sum.
 #[derive(Debug)]
 pub struct Experts {
     /// The norm of the residual stream, whose results the router and the experts take.

@@ -104,7 +104,7 @@ pub fn lacks(c: &Config, context: usize) -> Option<&'static str> {
     let a = c.architecture;
     let long = (c.head_dim > LONGEST_HEAD, "heads of more than 128 values");
     if style(a) == Style::Plain {
-        let all = [(a.experts, "mixtures of experts"), long];
+        let all = [(c.experts > 0, "mixtures of experts"), long];
         return all.into_iter().find_map(|(needed, what)| needed.then_some(what));
     }
     [
@@ -119,7 +119,7 @@ pub fn lacks(c: &Config, context: usize) -> Option<&'static str> {
         (a.activation == Activation::GeluGate, "gates by GELU"),
         (a.biases == Biases::All, "biases of all projections"),
         (c.output_biases, "biases of attention's results"),
-        (a.experts, "mixtures of experts"),
+        (c.experts > 0, "mixtures of experts"),
         long,
     ]
     .into_iter()

@@ -14,7 +14,7 @@
 //! more     columns layers mixture           # some tokens, operations of some architectures, experts
 //! ways     prompt sample stream             # many tokens, the choice, a step in one launch
 //! weights  committed pack repack rescale    # cubins of this crate, weights as kernels read them
-//! parts    activation attention cache format heads inverse_root limits links rotation state  # what kernels share
+//! parts    activation attention cache format heads inverse_root limits links rotation state values  # what kernels share
 //! ```
 
 pub(crate) mod activation;
@@ -39,6 +39,7 @@ pub mod rotation;
 pub mod sample;
 pub mod state;
 pub mod stream;
+mod values;
 
 use ptxgen::{Kernel, Module, Named, Target};
 

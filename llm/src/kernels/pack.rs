@@ -31,6 +31,7 @@ pub fn pack(format: Format, cols: u32, rows: &[u8], packed: &mut Vec<u8>) {
         Format::Q4K => tiles::<Q4K>(cols, rows, packed),
         Format::Q5K => tiles::<Q5K>(cols, rows, packed),
         Format::Q6K => tiles::<Q6K>(cols, rows, packed),
+        Format::Q2K => tiles::<Q2K>(cols, rows, packed),
     }
 }
 
@@ -126,6 +127,10 @@ plain! {
     /// of each unit.
     struct Q6K { low: [[[U64; 4]; 2]; 2], high: [[U64; 4]; 2], scales: [[U16; 4]; 2], scale: U16 }
     struct Q6KTile { quants: Pieces16, rest: Pieces8, scales: Pieces<U16>, block_scales: Rows<U16> }
+
+    /// Two halves of four units, of each of which `quants` has two bits in each byte.
+    struct Q2K { scales: [[U16; 4]; 2], quants: [[U64; 4]; 2], head: U32 }
+    struct Q2KTile { quants: Pieces8, scales: Pieces<U16>, heads: Rows<U32> }
 }
 
 impl Block for Q8_0 {
@@ -202,6 +207,33 @@ impl Block for Q6K {
         }
         tile.block_scales[row] = block.scale;
     }
+}
+
+impl Block for Q2K {
+    type Tile = Q2KTile;
+    const PER_TILE: usize = 1;
+
+    fn pack(blocks: &[Self], tile: &mut Q2KTile, row: usize) {
+        let [block] = blocks else { return };
+        let (h, g) = (row / 8, row % 8);
+        for t in 0..4 {
+            tile.quants[h][g][t] = [twos(block.quants[0], t), twos(block.quants[1], t)];
+            tile.scales[g][t][h] = [block.scales[0][t], block.scales[1][t]];
+        }
+        tile.heads[row] = block.head;
+    }
+}
+
+/// Packs unit `unit` of half a block of Q2_K, in the order of [`Format::quads`]: each byte of the two words has
+/// a value of four groups of four neighbours.
+#[inline(always)]
+fn twos(quants: [U64; 4], unit: usize) -> U64 {
+    const FIRST: u64 = 0x0303_0303;
+    const SECOND: u64 = FIRST << 32;
+    let [a, b, c, d] = quants.map(|eight| eight.get() >> (2 * unit));
+    let low = |x: u64, y: u64| x & FIRST | y << 32 & SECOND;
+    let high = |x: u64, y: u64| x >> 32 & FIRST | y & SECOND;
+    U64::new(low(a, c) | high(a, c) << 2 | low(b, d) << 4 | high(b, d) << 6)
 }
 
 /// Packs nibbles of row `g` of a half of a tile: packed, the first 16 of each 32 values are low nibbles.
@@ -328,6 +360,13 @@ mod tests {
                 let bytes: Vec<u8> = (0..24).map(byte).collect();
                 let scales = block[192 + 2 * unit..][..2].to_vec();
                 vec![bytes[..16].to_vec(), bytes[16..].to_vec(), scales, block[208..].to_vec()]
+            }
+            Format::Q2K => {
+                let value = |v: usize| block[16 + v / 128 * 32 + v % 32] >> (v % 128 / 32 * 2) & 3;
+                let byte = |b: usize| {
+                    (0..4).fold(0, |all, i| all | value(32 * unit + b / 4 * 16 + 4 * i + b % 4) << (2 * i))
+                };
+                vec![(0..8).map(byte).collect(), block[2 * unit..][..2].to_vec(), block[80..].to_vec()]
             }
             Format::F32 | Format::F16 | Format::Bf16 => vec![],
         }

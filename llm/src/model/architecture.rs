@@ -26,8 +26,8 @@ pub struct Architecture {
     pub biases: Biases,
     /// Whether each position has a vector that is added to the embedding, `position_embd.weight`.
     pub learned_positions: bool,
-    /// Whether the feed-forward block is a mixture of experts.
-    pub experts: bool,
+    /// The mixture of experts that the feed-forward block is, or may be.
+    pub experts: Option<Mixture>,
     /// Whether the results of attention and of the feed-forward block are normalized before they are added to
     /// the residual stream.
     pub post_norms: bool,
@@ -40,6 +40,18 @@ pub struct Architecture {
     /// The number of layers of the model whose scores are divided by the root of width / heads instead of
     /// that of a head's length; files do not say it.
     pub wide_layers: Option<usize>,
+}
+
+/// A mixture of experts: the most likely ones by a softmax of the router's scores over all, weighted by their
+/// shares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mixture {
+    /// The key of the length of an expert's feed-forward vector.
+    pub length: &'static str,
+    /// Whether files without `expert_count` have one block for all tokens.
+    pub optional: bool,
+    /// Whether the shares of a token's experts are divided by their sum.
+    pub normalized: bool,
 }
 
 /// The layers that see a window of positions, in files that have one.
@@ -148,7 +160,10 @@ pub enum Biases {
     All,
 }
 
-/// `llama`: also the architecture of Mistral's files.
+/// The key of the feed-forward vector's length.
+const FF_LENGTH: &str = "feed_forward_length";
+
+/// `llama`: also the architecture of Mistral's and Mixtral's files.
 const LLAMA: Architecture = Architecture {
     name: "llama",
     norm: Norm::Rms,
@@ -160,7 +175,7 @@ const LLAMA: Architecture = Architecture {
     fused_gate_up: false,
     biases: Biases::OfFile,
     learned_positions: false,
-    experts: false,
+    experts: Some(Mixture { length: FF_LENGTH, optional: true, normalized: true }),
     post_norms: false,
     scaled_embedding: false,
     windows: Windows::All,
@@ -173,6 +188,7 @@ const SMOLLM3: Architecture = Architecture {
     unrotated: Some(4),
     biases: Biases::None,
     windows: Windows::None,
+    experts: None,
     ..LLAMA
 };
 
@@ -180,12 +196,19 @@ const QWEN2: Architecture = Architecture {
     name: "qwen2",
     rotation: Rotation::Halves,
     biases: Biases::Heads,
+    experts: None,
     windows: Windows::None,
     ..LLAMA
 };
 
 const QWEN3: Architecture =
     Architecture { name: "qwen3", head_norms: HeadNorms::Each, biases: Biases::None, ..QWEN2 };
+
+const QWEN3MOE: Architecture = Architecture {
+    name: "qwen3moe",
+    experts: Some(Mixture { length: "expert_feed_forward_length", optional: false, normalized: true }),
+    ..QWEN3
+};
 
 const GPT2: Architecture = Architecture {
     name: "gpt2",
@@ -195,6 +218,7 @@ const GPT2: Architecture = Architecture {
     fused_qkv: true,
     biases: Biases::All,
     learned_positions: true,
+    experts: None,
     windows: Windows::None,
     ..LLAMA
 };
@@ -204,7 +228,7 @@ const OLMOE: Architecture = Architecture {
     rotation: Rotation::Halves,
     head_norms: HeadNorms::All,
     biases: Biases::None,
-    experts: true,
+    experts: Some(Mixture { length: FF_LENGTH, optional: false, normalized: false }),
     windows: Windows::None,
     ..LLAMA
 };
@@ -215,6 +239,7 @@ const PHI3: Architecture = Architecture {
     fused_qkv: true,
     fused_gate_up: true,
     biases: Biases::None,
+    experts: None,
     ..LLAMA
 };
 
@@ -224,6 +249,7 @@ const GEMMA: Architecture = Architecture {
     activation: Activation::GeluGate,
     biases: Biases::None,
     scaled_embedding: true,
+    experts: None,
     windows: Windows::None,
     ..LLAMA
 };
@@ -248,8 +274,8 @@ const GEMMA3: Architecture = Architecture {
 
 impl Architecture {
     /// All of them.
-    pub const ALL: [&'static Self; 10] =
-        [&LLAMA, &SMOLLM3, &QWEN2, &QWEN3, &GPT2, &OLMOE, &PHI3, &GEMMA, &GEMMA2, &GEMMA3];
+    pub const ALL: [&'static Self; 11] =
+        [&LLAMA, &SMOLLM3, &QWEN2, &QWEN3, &QWEN3MOE, &GPT2, &OLMOE, &PHI3, &GEMMA, &GEMMA2, &GEMMA3];
 
     /// The architecture called `name`.
     pub fn find(name: &str) -> Option<&'static Self> {
@@ -264,5 +290,10 @@ impl Architecture {
     /// The names of all, for messages.
     pub fn names() -> String {
         Self::ALL.map(|a| a.name).join(", ")
+    }
+
+    /// The key of the feed-forward vector's length, or of an expert's in a mixture of experts.
+    pub fn ff_length(&self, mixture: bool) -> &'static str {
+        self.experts.filter(|_| mixture).map_or(FF_LENGTH, |experts| experts.length)
     }
 }

@@ -82,7 +82,9 @@ impl Config {
         check(layers <= gguf.tensors().len(), &of("block_count"), layers, rule)?;
         let hidden = size(gguf, &of("embedding_length"))?;
         let per_layer = |key: &str| same_size(gguf, &of(key), layers);
-        let ff = required(per_layer("feed_forward_length")?, &of("feed_forward_length"))?;
+        let [experts, experts_used] = experts(gguf, architecture)?;
+        let ff = architecture.ff_length(experts > 0);
+        let ff = required(per_layer(ff)?, &of(ff))?;
         let heads = required(per_layer("attention.head_count")?, &of("attention.head_count"))?;
         let kv_heads = per_layer("attention.head_count_kv")?.unwrap_or(heads);
         let context = size(gguf, &of("context_length"))?;
@@ -98,7 +100,6 @@ impl Config {
         let value_dim = size_or(gguf, &of("attention.value_length"), head_dim)?;
         let rule = "it must equal key_length";
         check(value_dim == head_dim, &of("attention.value_length"), value_dim, rule)?;
-        let [experts, experts_used] = experts(gguf, architecture)?;
 
         let embedding = gguf.tensor("token_embd.weight");
         let embedding = embedding.ok_or_else(|| Error::MissingTensor { name: "token_embd.weight".into() })?;
@@ -163,6 +164,11 @@ impl Config {
         self.architecture.scaled_embedding.then(|| (self.hidden as f32).sqrt())
     }
 
+    /// Whether the shares of a token's experts are divided by their sum.
+    pub fn normalizes_shares(&self) -> bool {
+        self.architecture.experts.is_some_and(|experts| experts.normalized)
+    }
+
     /// Positions that layer `layer` sees, the newest with them, where it does not see all of the `context`
     /// that there are at most.
     pub fn window_of(&self, layer: usize, context: usize) -> Option<usize> {
@@ -219,10 +225,13 @@ impl Config {
 /// Experts of a layer, and those that a token is sent to.
 fn experts(gguf: &Gguf, architecture: &Architecture) -> Result<[usize; 2]> {
     let [all, used] = ["expert_count", "expert_used_count"].map(|key| architecture.key(key));
-    if !architecture.experts {
-        let experts = gguf.uint(&all)?.unwrap_or(0);
-        check(experts == 0, &all, experts, "mixtures of experts of this architecture are not supported")?;
-        return Ok([0, 0]);
+    if architecture.experts.is_none_or(|experts| experts.optional) {
+        let (experts, rule) =
+            (gguf.uint(&all)?.unwrap_or(0), "mixtures of experts of this architecture are not supported");
+        check(experts == 0 || architecture.experts.is_some(), &all, experts, rule)?;
+        if experts == 0 {
+            return Ok([0, 0]);
+        }
     }
     let (count, sent) = (size(gguf, &all)?, size(gguf, &used)?);
     check(count <= MAX_EXPERTS, &all, count, "it must be at most 1024")?;

@@ -19,6 +19,10 @@ enum Allowed {
     Only(f64),
     /// Zero, or the usual scale of attention.
     UsualScale,
+    /// Read in architectures whose experts have a length of their own, elsewhere zero.
+    OfExperts,
+    /// As the architecture has it.
+    SharesNormalized,
     /// Read by [`Window`](crate::model::window::Window) in architectures with windows; elsewhere zero, or no
     /// fewer positions than the context has.
     OfWindows,
@@ -34,11 +38,12 @@ enum Allowed {
     OfPooling,
 }
 use Allowed::{
-    Anything, LogitCap, OfPeriods, OfPooling, OfRotatedWindows, OfWindows, Only, Read, ScoreCap, UsualScale,
+    Anything, LogitCap, OfExperts, OfPeriods, OfPooling, OfRotatedWindows, OfWindows, Only, Read, ScoreCap,
+    SharesNormalized, UsualScale,
 };
 
 /// The keys below the architecture's name, what they may hold, and the reason for those that are not read.
-const KEYS: [(&str, Allowed, &str); 42] = [
+const KEYS: [(&str, Allowed, &str); 45] = [
     ("vocab_size", Read, ""),
     ("context_length", Read, ""),
     ("embedding_length", Read, ""),
@@ -50,7 +55,10 @@ const KEYS: [(&str, Allowed, &str); 42] = [
     ("attention.value_length", Read, ""),
     ("attention.layer_norm_rms_epsilon", Read, ""),
     ("expert_count", Read, ""),
-    ("expert_feed_forward_length", Only(0.0), "feed_forward_length is that of an expert"),
+    ("expert_feed_forward_length", OfExperts, "feed_forward_length is that of an expert"),
+    ("expert_weights_norm", SharesNormalized, "it is the architecture that says it"),
+    ("expert_weights_scale", Only(1.0), "shares of experts are not scaled"),
+    ("expert_gating_func", Only(1.0), "shares of experts are those of a softmax"),
     ("rope.dimension_count", Read, ""),
     ("rope.freq_base", Read, ""),
     ("rope.scale_linear", Read, ""),
@@ -105,6 +113,8 @@ pub fn check(gguf: &Gguf, c: &Config) -> Result<()> {
                 let usual = f64::from(c.score_scale() / c.score_factor);
                 number.is_some_and(|n| n == 0.0 || (n - usual).abs() < 1e-6 * usual)
             }
+            OfExperts => a.experts.is_some_and(|e| e.length == name) || number == Some(0.0),
+            SharesNormalized => a.experts.is_some_and(|e| number == Some(f64::from(u8::from(e.normalized)))),
             OfWindows if a.windows != Windows::None => true,
             OfWindows => number.is_some_and(|n| n == 0.0 || n >= c.context as f64),
             OfPeriods => !matches!(a.windows, Windows::None | Windows::All),

@@ -56,9 +56,9 @@ impl Model {
         let config = Config::from_gguf(&gguf)?;
         keys::check(&gguf, &config)?;
         let wanted = shapes(&config);
-        let missing = wanted.iter().find(|(name, _)| name != OUTPUT && gguf.tensor(name).is_none());
-        if let Some((name, _)) = missing {
-            return Err(Error::MissingTensor { name: name.clone() });
+        let absent = wanted.iter().find(|(name, _)| name != OUTPUT && gguf.tensor(name).is_none());
+        if let Some((name, _)) = absent {
+            return Err(missing(&gguf, name));
         }
         let known: HashMap<String, Vec<u64>> = wanted.into_iter().chain(optional(&config)).collect();
         for tensor in gguf.tensors() {
@@ -137,7 +137,7 @@ impl Model {
             Some(all) => [all.part(0, q), all.part(q[1], kv), all.part(q[1] + kv[1], kv)],
         };
         let expert = |role: &str| self.checked(&of_layer(index, &format!("ffn_{role}.weight")));
-        let ff = if a.experts {
+        let ff = if self.config.experts > 0 {
             let [gate, up, down] = ["gate_exps", "up_exps", "down_exps"].map(expert);
             FeedForward::Experts { router: expert("gate_inp"), gate, up, down }
         } else if a.fused_gate_up {
@@ -191,5 +191,14 @@ impl Model {
     /// A tensor that [`Model::new`] has checked.
     fn checked(&self, name: &str) -> TensorView<'_> {
         self.tensor(name).unwrap_or_else(|| unreachable!("{name} was checked when the model was loaded"))
+    }
+}
+
+/// The error of a file without tensor `name`. Older files have a tensor for each expert.
+fn missing(gguf: &Gguf, name: &str) -> Error {
+    let of_expert = name.strip_suffix("_exps.weight").map(|role| format!("{role}.0.weight"));
+    match of_expert.filter(|of_expert| gguf.tensor(of_expert).is_some()) {
+        Some(name) => Error::ExpertTensors { name },
+        None => Error::MissingTensor { name: name.into() },
     }
 }

@@ -175,7 +175,7 @@ fn layer_shapes(c: &Config) -> Vec<(String, Vec<u64>)> {
         shapes.extend([(of_attention.into(), vec![hidden]), (of_ff.into(), vec![hidden])]);
     }
     shapes.extend(norm_shapes(c, "ffn_norm"));
-    if a.experts {
+    if c.experts > 0 {
         let experts = c.experts as u64;
         matrix("ffn_gate_inp", hidden, experts, false, &mut shapes);
         for (role, cols, rows) in [("gate", hidden, ff), ("up", hidden, ff), ("down", ff, hidden)] {

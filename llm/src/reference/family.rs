@@ -29,7 +29,7 @@ impl<'m> File<'m> {
 
     /// Whether a head rotates its values j and j + half, instead of 2j and 2j + 1.
     pub fn rotates_halves(&self) -> bool {
-        matches!(self.name, "qwen2" | "qwen3" | "olmoe" | "phi3" | "gemma" | "gemma2" | "gemma3")
+        matches!(self.name, "qwen2" | "qwen3" | "qwen3moe" | "olmoe" | "phi3" | "gemma" | "gemma2" | "gemma3")
     }
 
     /// Whether layer `layer` leaves queries and keys as they are: each fourth of SmolLM3, from the third on.
@@ -95,6 +95,11 @@ impl<'m> File<'m> {
     /// Experts that a token is sent to.
     pub fn experts_used(&self) -> Result<usize> {
         Ok(self.gguf.uint(&format!("{}.expert_used_count", self.name))?.unwrap_or_default() as usize)
+    }
+
+    /// Whether the shares of a token's experts are divided by their sum.
+    pub fn normalizes_shares(&self) -> bool {
+        matches!(self.name, "llama" | "qwen3moe")
     }
 
     /// Added to mean squares and variances.

@@ -185,24 +185,28 @@ impl<'m> Reference<'m> {
         self.linear(&of("ffn_down"), &activated)
     }
 
-    /// The experts that a softmax of the router's scores finds most likely, weighted by their shares.
+    /// The experts that a softmax of the router's scores finds most likely, weighted by their shares, or by their
+    /// shares of those.
     fn experts(&self, index: usize, router: TensorView<'_>, n: &[f32]) -> Result<Vec<f32>> {
         let scores: Vec<f64> = mat_vec(router, n)?.into_iter().map(f64::from).collect();
         let mut shares: Vec<(usize, f64)> = softmax(&scores).into_iter().enumerate().collect();
         // Stable: of equals the first.
         shares.sort_by(|a, b| b.1.total_cmp(&a.1));
+        shares.truncate(self.file.experts_used()?);
+        let total =
+            if self.file.normalizes_shares() { shares.iter().map(|(_, share)| share).sum() } else { 1.0 };
         let product = |role: &str, expert: usize, x: &[f32]| {
             let tensor = present(self.file.of_layer(index, role), role)?;
             let rows = tensor.dims[1] as usize;
             mat_vec_rows(tensor, expert * rows..(expert + 1) * rows, x)
         };
         let mut out = vec![0.0; n.len()];
-        for &(expert, share) in &shares[..self.file.experts_used()?] {
+        for (expert, share) in shares {
             let gate = product("ffn_gate_exps.weight", expert, n)?;
             let up = product("ffn_up_exps.weight", expert, n)?;
             let activated: Vec<f32> = gate.iter().zip(&up).map(|(&g, &u)| silu(g) * u).collect();
             let down = product("ffn_down_exps.weight", expert, &activated)?;
-            out.iter_mut().zip(down).for_each(|(sum, d)| *sum += (share * f64::from(d)) as f32);
+            out.iter_mut().zip(down).for_each(|(sum, d)| *sum += (share / total * f64::from(d)) as f32);
         }
         Ok(out)
     }

@@ -7,6 +7,7 @@ use half::{bf16, f16};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
+use crate::codebook::set_iq1_m_scale;
 use crate::tensor_type::GgmlType;
 
 /// Standard deviation of uniform integers of 16 values, and of 32.
@@ -26,6 +27,10 @@ const SD_4: f32 = 1.118;
 /// Root mean square of the scales drawn below: 8..16 for Q2_K, 16..32 for IQ4_XS.
 const RMS_SCALE_Q2: f32 = 11.73;
 const RMS_SCALE_IQ4_XS: f32 = 23.95;
+/// Root mean square of random blocks by codebook whose scale is 1.
+const RMS_IQ1: f32 = 7.2;
+const RMS_IQ2: f32 = 55.2;
+const RMS_IQ3: f32 = 141.3;
 /// Root mean square of the scales drawn below: 32..64 for Q4_K and Q5_K, 40..128 for Q6_K.
 const RMS_SCALE_K: f32 = 48.4;
 const RMS_SCALE_Q6: f32 = 87.7;
@@ -115,6 +120,16 @@ fn set_scales(ty: GgmlType, block: &mut [u8], sigma: f32) {
             let d = put(block, 80, sigma / (SD_4 * RMS_SCALE_Q2));
             block[82..84].copy_from_slice(&f16::from_f32(1.5 * d).to_le_bytes());
             q2_k_scales(block);
+        }
+        GgmlType::Iq1M => set_iq1_m_scale(block, f16::from_f32(sigma / RMS_IQ1)),
+        GgmlType::Iq1S => {
+            put(block, 0, sigma / RMS_IQ1);
+        }
+        GgmlType::Iq2Xxs | GgmlType::Iq2Xs | GgmlType::Iq2S => {
+            put(block, 0, sigma / RMS_IQ2);
+        }
+        GgmlType::Iq3Xxs | GgmlType::Iq3S => {
+            put(block, 0, sigma / RMS_IQ3);
         }
         GgmlType::Iq4Xs => {
             put(block, 0, sigma / (RMS_IQ4_NL * RMS_SCALE_IQ4_XS));

@@ -49,9 +49,10 @@ pub struct Synthesis {
 /// The shapes: published dimensions of the models that they are named after, and tiny ones.
 pub const SHAPES: &[&str] = &shapes::NAMES;
 /// The mixes.
-pub const MIXES: [&str; 18] = [
+pub const MIXES: [&str; 25] = [
     "q6_k", "q4_k_m", "q5_k_m", "q4_k", "q5_k", "q8_0", "q4_0", "f16", "bf16", "f32", "q4_1", "q5_0", "q5_1",
-    "q2_k", "q3_k", "iq4_nl", "iq4_xs", "mxfp4",
+    "q2_k", "q3_k", "iq4_nl", "iq4_xs", "mxfp4", "iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs",
+    "iq3_s",
 ];
 
 impl FromStr for Synthesis {
@@ -62,10 +63,11 @@ impl FromStr for Synthesis {
             || Error::Synthesis { text: text.into(), shapes: SHAPES.join(", "), mixes: MIXES.join(", ") };
         let (shape, mix) = text.split_once(':').ok_or_else(unknown)?;
         let mix = mix.to_ascii_lowercase();
-        let ty = GgmlType::from_name(mix.trim_end_matches("_m")).filter(|_| MIXES.contains(&mix.as_str()));
-        let ty = ty.ok_or_else(unknown)?;
+        let medium = mix.strip_suffix("_k_m").map(|bits| format!("{bits}_k"));
+        let ty = GgmlType::from_name(medium.as_ref().unwrap_or(&mix));
+        let ty = ty.filter(|_| MIXES.contains(&mix.as_str())).ok_or_else(unknown)?;
         let (config, tied) = shapes::config(shape).ok_or_else(unknown)?;
-        let mix = if mix.ends_with("_m") { Mix::Medium(ty) } else { Mix::Uniform(ty) };
+        let mix = if medium.is_some() { Mix::Medium(ty) } else { Mix::Uniform(ty) };
         let synthesis = Self { name: text.into(), config: Box::new(config), tied, mix };
         let partial = synthesis.tensors().into_iter().find_map(|(name, ty, dims, _)| {
             let (row, block) = (dims[0], ty.block_values());
@@ -101,7 +103,14 @@ impl Mix {
             Self::Uniform(GgmlType::Q5_1) => 9,
             Self::Uniform(GgmlType::Q2K) => 10,
             Self::Uniform(GgmlType::Q3K) => 11,
+            Self::Uniform(GgmlType::Iq2Xxs) => 19,
+            Self::Uniform(GgmlType::Iq2Xs) => 20,
+            Self::Uniform(GgmlType::Iq3Xxs) => 23,
+            Self::Uniform(GgmlType::Iq1S) => 24,
             Self::Uniform(GgmlType::Iq4Nl) => 25,
+            Self::Uniform(GgmlType::Iq3S) => 26,
+            Self::Uniform(GgmlType::Iq2S) => 28,
+            Self::Uniform(GgmlType::Iq1M) => 31,
             Self::Uniform(GgmlType::Iq4Xs) => 30,
             Self::Uniform(GgmlType::Mxfp4) => 38,
             Self::Uniform(GgmlType::Q8_0) => 7,
@@ -203,7 +212,7 @@ impl Synthesis {
         key("context_length", number(c.context));
         key("embedding_length", number(c.hidden));
         key("block_count", number(c.layers));
-        key("feed_forward_length", number(c.ff));
+        key(a.ff_length(c.experts > 0), number(c.ff));
         if c.experts > 0 {
             key("expert_count", number(c.experts));
             key("expert_used_count", number(c.experts_used));

@@ -153,6 +153,40 @@ const OLMOE: Shape = Shape {
     ..QWEN2_1B
 };
 
+const TINY_OLMOE: Shape = Shape {
+    name: "tiny-olmoe",
+    architecture: "olmoe",
+    ff: 512,
+    kv_heads: 8,
+    experts: (8, 3),
+    tied: false,
+    ..TINY_QWEN2
+};
+
+/// `Qwen/Qwen3-30B-A3B`.
+const QWEN3_30B: Shape = Shape {
+    name: "qwen3-30b-a3b",
+    architecture: "qwen3moe",
+    layers: 48,
+    ff: 768,
+    experts: (128, 8),
+    heads: 32,
+    kv_heads: 4,
+    tied: false,
+    ..QWEN3_1B
+};
+
+/// `mistralai/Mixtral-8x7B-v0.1`.
+const MIXTRAL: Shape = Shape {
+    name: "mixtral-8x7b",
+    experts: (8, 2),
+    vocab: 32_000,
+    context: 32_768,
+    rope_base: 1_000_000.0,
+    scaling: None,
+    ..LLAMA_8B
+};
+
 const GEMMA2_2B: Shape = Shape {
     name: "gemma-2-2b",
     architecture: "gemma2",
@@ -191,7 +225,7 @@ const TINY_WINDOW: usize = 4;
 const TINY_GEMMA: Shape =
     Shape { name: "tiny-gemma", architecture: "gemma", heads: 4, head_dim: 256, ..TINY_QWEN2 };
 
-const SHAPES: [Shape; 22] = [
+const SHAPES: [Shape; 26] = [
     LLAMA_1B,
     LLAMA_3B,
     LLAMA_8B,
@@ -216,15 +250,12 @@ const SHAPES: [Shape; 22] = [
     GPT2,
     Shape { name: "tiny-gpt2", architecture: "gpt2", kv_heads: 8, context: 256, ..TINY_QWEN2 },
     OLMOE,
-    Shape {
-        name: "tiny-olmoe",
-        architecture: "olmoe",
-        ff: 512,
-        kv_heads: 8,
-        experts: (8, 3),
-        tied: false,
-        ..TINY_QWEN2
-    },
+    TINY_OLMOE,
+    QWEN3_30B,
+    // The queries are twice as long as the residual stream.
+    Shape { name: "tiny-qwen3moe", architecture: "qwen3moe", kv_heads: 2, head_dim: 128, ..TINY_OLMOE },
+    MIXTRAL,
+    Shape { name: "tiny-mixtral", architecture: "llama", kv_heads: 2, experts: (4, 2), ..TINY_OLMOE },
     Shape { name: "tiny-phi4", architecture: "phi3", tied: false, ..TINY_QWEN2 },
     Shape { name: "tiny-mistral", scaling: None, window: TINY_WINDOW, tied: false, ..TINY_LLAMA },
     TINY_GEMMA,

@@ -166,6 +166,7 @@ impl Random {
         let places: &[usize] = match format {
             Format::Q8_0 | Format::Q4_0 => &[0],
             Format::Q4K | Format::Q5K => &[0, 2],
+            Format::Q2K => &[80, 82],
             _ => &[208],
         };
         let mut bytes: Vec<u8> =

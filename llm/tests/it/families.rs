@@ -193,7 +193,10 @@ fn every_architecture_agrees_with_a_quantized_cache_and_other_types() {
 #[test]
 fn types_that_are_stored_as_others_agree_with_the_reference() {
     let device = device();
-    let mixes = ["q4_1", "q5_0", "q5_1", "q2_k", "q3_k", "iq4_nl", "iq4_xs", "mxfp4"];
+    let mixes = [
+        "q4_1", "q5_0", "q5_1", "q3_k", "iq4_nl", "iq4_xs", "mxfp4", "iq1_s", "iq1_m", "iq2_xxs", "iq2_xs",
+        "iq2_s", "iq3_xxs", "iq3_s",
+    ];
     let cases = mixes.into_iter().flat_map(|mix| ["tiny-llama", "tiny-qwen2"].map(|shape| (shape, mix)));
     for (shape, mix) in sample("types stored as others", cases.collect(), 4) {
         agrees(&device, &model(shape, mix), Mode::Stream, CacheType::F16);
@@ -331,6 +334,9 @@ fn what_only_some_architectures_have_changes_the_logits() {
         ("tiny-gpt2", "output_norm.bias", 0.0),
         ("tiny-olmoe", "blk.0.attn_q_norm.weight", 0.5),
         ("tiny-olmoe", "blk.1.ffn_gate_inp.weight", -1.0),
+        ("tiny-qwen3moe", "blk.0.attn_q_norm.weight", 0.5),
+        ("tiny-qwen3moe", "blk.1.ffn_gate_inp.weight", 0.1),
+        ("tiny-mixtral", "blk.1.ffn_down_exps.weight", 0.5),
         ("tiny-gemma2", "blk.0.post_attention_norm.weight", 0.5),
         ("tiny-gemma3", "blk.1.post_ffw_norm.weight", 0.5),
         ("tiny-gemma3", "blk.0.attn_q_norm.weight", 0.5),

@@ -75,14 +75,16 @@ proptest! {
     }
 
     #[test]
-    fn every_token_takes_the_experts_with_the_largest_scores(tokens in 1usize..12, experts in 1usize..70, seed: u64) {
+    fn every_token_takes_the_experts_with_the_largest_scores(
+        tokens in 1usize..12, experts in 1usize..70, normalized: bool, seed: u64,
+    ) {
         let random = &mut Random(seed);
         let used = 1 + random.bits() as usize % experts.min(8);
         let all = random.values(tokens * experts);
         let (chosen, shares) = (words(&vec![0; tokens * used]), floats(&vec![0.0; tokens * used]));
         let args = PromptRoute {
             scores: &floats(&all), prompt: &chunk(0, &vec![0; tokens]), chosen: &chosen, shares: &shares,
-            experts: experts as u32, used: used as u32,
+            experts: experts as u32, used: used as u32, normalized: normalized.into(),
         };
         launch(NAME, "prompt_route", LaunchConfig::new(tokens as u32 + 2, 32), args);
         let (chosen, shares) = (read_words(&chosen, tokens * used), read(&shares, tokens * used));
@@ -91,7 +93,8 @@ proptest! {
             order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
             let wanted: Vec<u32> = order[..used].iter().map(|e| *e as u32).collect();
             prop_assert_eq!(&chosen[t * used..][..used], &wanted);
-            let total: f64 = scores.iter().map(|s| f64::from(*s).exp()).sum();
+            let counted = if normalized { used } else { experts };
+            let total: f64 = order[..counted].iter().map(|e| f64::from(scores[*e]).exp()).sum();
             let wanted: Vec<f64> = order[..used].iter().map(|e| f64::from(scores[*e]).exp() / total).collect();
             prop_assert!(nmse(&shares[t * used..][..used], &wanted) < 1e-11);
         }

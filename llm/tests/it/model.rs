@@ -4,6 +4,8 @@ use ga10b_llm::gguf::{Array, GgmlType, Gguf, Value, Writer};
 use ga10b_llm::model::llama3_factors;
 use ga10b_llm::{Error, Model};
 
+use crate::craft::Craft;
+
 /// A model of one layer whose keys and tensors can be changed before it is written. All weights are zero.
 struct Draft {
     keys: Vec<(String, Value)>,
@@ -111,6 +113,34 @@ fn a_missing_key_and_a_missing_tensor_are_named() {
     assert!(matches!(draft.load(), Err(Error::MissingTensor { name }) if name == "blk.0.ffn_up.weight"));
 }
 
+/// Of files that are older than tensors of all experts of a layer.
+#[test]
+fn a_tensor_of_one_expert_is_named() {
+    let mut draft = Draft::new();
+    draft.set("llama.expert_count", Value::U32(2));
+    draft.set("llama.expert_used_count", Value::U32(1));
+    let router = ("blk.0.ffn_gate_inp.weight".into(), GgmlType::F32, vec![32, 2]);
+    let expert = ("blk.0.ffn_gate.0.weight".into(), GgmlType::F32, vec![32, 64]);
+    draft.tensors.extend([router, expert]);
+    let error = draft.load().expect_err("a tensor per expert");
+    assert!(matches!(&error, Error::ExpertTensors { name } if name == "blk.0.ffn_gate.0.weight"), "{error}");
+}
+
+/// In other architectures than `llama` it is the name that says whether there are experts.
+#[test]
+fn experts_that_an_architecture_does_not_have_or_lacks_are_named() {
+    for (shape, key, value) in [
+        ("tiny-qwen3", "qwen3.expert_count", Value::U32(8)),
+        ("tiny-qwen3moe", "qwen3moe.expert_count", Value::U32(0)),
+        ("tiny-qwen3moe", "qwen3moe.expert_used_count", Value::U32(9)),
+        ("tiny-qwen3moe", "qwen3moe.expert_feed_forward_length", Value::U32(0)),
+        ("tiny-olmoe", "olmoe.expert_weights_norm", Value::Bool(true)),
+    ] {
+        let text = Craft::new(&format!("{shape}:f16")).key(key, value).model().expect_err(key).to_string();
+        assert!(text.contains(key), "{shape}: {text}");
+    }
+}
+
 #[test]
 fn a_tensor_that_would_be_ignored_is_refused() {
     let mut draft = Draft::new();
@@ -137,7 +167,7 @@ fn values_out_of_range_are_refused() {
         ("llama.rope.freq_base", Value::F32(-1.0)),
         ("llama.rope.dimension_count", Value::U32(10)),
         ("llama.rope.scaling.type", Value::String("su".into())),
-        ("llama.expert_count", Value::U32(8)),
+        ("llama.expert_count", Value::U32(u32::MAX)),
         ("llama.attention.value_length", Value::U32(4)),
     ] {
         let mut draft = Draft::new();
@@ -216,6 +246,10 @@ fn keys_that_would_change_the_result_are_refused_by_name() {
         ("llama.attention.scale", Value::F32(0.5)),
         ("llama.attention.clamp_kqv", Value::F32(8.0)),
         ("llama.attention.temperature_scale", Value::F32(0.1)),
+        ("llama.expert_feed_forward_length", Value::U32(64)),
+        ("llama.expert_weights_norm", Value::Bool(false)),
+        ("llama.expert_weights_scale", Value::F32(2.5)),
+        ("llama.expert_gating_func", Value::U32(2)),
         ("llama.logit_scale", Value::F32(0.0625)),
         ("llama.embedding_scale", Value::F32(12.0)),
         ("llama.residual_scale", Value::F32(0.22)),
@@ -244,6 +278,8 @@ fn keys_that_change_nothing_are_allowed() {
         ("llama.attention.scale", Value::F32(1.0 / 8f32.sqrt())),
         ("llama.attention.clamp_kqv", Value::F32(0.0)),
         ("llama.use_parallel_residual", Value::Bool(false)),
+        ("llama.expert_weights_norm", Value::Bool(true)),
+        ("llama.expert_gating_func", Value::U32(1)),
         ("llama.rope.scaling.finetuned", Value::Bool(true)),
         ("llama.tensor_data_layout", Value::String("Meta AI original pth".into())),
         ("general.type", Value::String("model".into())),

@@ -65,6 +65,10 @@ fn a_committed_cubin_matches_until_its_ptx_or_its_file_changes() {
         wrong,
         [Mismatch::Extra("x.sm_87.cubin".to_owned()), Mismatch::File("k.sm_87.cubin".to_owned())]
     );
+    Manifest::generate(dir.path(), &modules("a"), &ptxas).unwrap();
+    assert_eq!(Manifest::check(dir.path(), &modules("a"), Some(&ptxas)).unwrap(), []);
+    Manifest::generate(dir.path(), &modules("b"), &ptxas).unwrap();
+    assert_eq!(Manifest::check(dir.path(), &modules("b"), Some(&ptxas)).unwrap(), []);
 }
 
 #[test]
@@ -81,4 +85,6 @@ fn other_bytes_from_the_same_ptx_are_noticed_among_many() {
     let wrong = vec![Mismatch::Recompiled(damaged.file.clone())];
     fs::write(dir.path().join("manifest.json"), serde_json::to_vec(&manifest).unwrap()).unwrap();
     assert_eq!(Manifest::check(dir.path(), &modules("a"), Some(&ptxas)).unwrap(), wrong);
+    // What the manifest says was made of the same PTX is not compiled again.
+    assert_eq!(Manifest::generate(dir.path(), &modules("a"), &ptxas).unwrap(), manifest);
 }

@@ -246,7 +246,8 @@ impl<'a> Planner<'a> {
         let grid = (experts.div_ceil(scores::THREADS / 32), columns);
         let name = scores_name(e.router.format);
         self.push("route", &name, LaunchConfig::new(grid, scores::THREADS), args)?;
-        let args = PromptRoute { scores, prompt, chosen, shares, experts, used }.args();
+        let normalized = u32::from(c.normalizes_shares());
+        let args = PromptRoute { scores, prompt, chosen, shares, experts, used, normalized }.args();
         self.push_of(mixture::NAME, "route", "prompt_route", LaunchConfig::new(columns, 32), args)?;
 
         let (ff, hidden) = (fits(c.ff)?, fits(c.hidden)?);

@@ -89,7 +89,7 @@ fn expert_sizes(c: &Config, tokens: usize) -> Option<[usize; 7]> {
     let entries = tokens * c.experts_used;
     let (scores, words, starts) = (4 * tokens * c.experts, 4 * entries, 4 * (c.experts + 1));
     let of_model = [scores, words, words, words, starts, words, 4 * entries * c.hidden];
-    c.architecture.experts.then_some(of_model)
+    (c.experts > 0).then_some(of_model)
 }
 
 /// Bytes of each buffer.

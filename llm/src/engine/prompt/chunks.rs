@@ -38,7 +38,7 @@ use crate::model::config::Config;
 /// The reason the kernels do not take a model; `None` if they do. Slices of stacked matrices begin
 /// at whole tiles.
 pub fn refuses(c: &Config) -> Option<String> {
-    if c.architecture.experts && c.architecture.norm != Norm::Rms {
+    if c.experts > 0 && c.architecture.norm != Norm::Rms {
         return Some("the kernels of prompts have no layer norms before experts".to_owned());
     }
     let (hidden, q_dim, ff) = (c.hidden, c.q_dim(), c.ff);

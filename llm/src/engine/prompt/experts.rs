@@ -70,7 +70,8 @@ impl<'a> Mixture<'a> {
         let config = LaunchConfig::new(scores::grid(*tokens, experts), scores::THREADS);
         let scored = launch(programs, "route", &scores::name(e.router.format), config, args)?;
         let (chosen, shares) = (&own.chosen, &own.shares);
-        let args = PromptRoute { scores, prompt, chosen, shares, experts, used }.args();
+        let normalized = u32::from(c.normalizes_shares());
+        let args = PromptRoute { scores, prompt, chosen, shares, experts, used, normalized }.args();
         let routed = launch(programs, "route", "prompt_route", LaunchConfig::new(*tokens, 32), args)?;
         let (starts, tokens, rows) = (&own.starts, &own.tokens, &own.rows);
         let args = gather::Gather { chosen, prompt, starts, tokens, rows, experts, used }.args();

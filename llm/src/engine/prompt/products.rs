@@ -133,7 +133,7 @@ fn slice_rows(rows: u32, cols: u32) -> u32 {
 
 /// Values of a slice that holds one expert of a model.
 pub fn expert_slice(c: &Config) -> usize {
-    if c.architecture.experts { 2 * c.ff * c.hidden } else { 0 }
+    if c.experts > 0 { 2 * c.ff * c.hidden } else { 0 }
 }
 
 /// The number of experts, with matrices of `rows` rows of `cols` values, that are expanded together: as many

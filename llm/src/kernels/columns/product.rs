@@ -264,7 +264,7 @@ impl<'a> Product<'a> {
         let t = k.and(self.lane, 3);
         let factors_at = k.at_stride(place.plus_bytes(FACTORS_AT.into()), t, 8);
         let sums_at = k.at_stride(place.plus_bytes(SUMS_AT.into()), self.lane, 8);
-        let minima = raw.filter(|_| self.format.has_minimum()).map(|raw| raw.minima(k, self.lane));
+        let minima = raw.filter(|_| self.format.has_unit_minimum()).map(|raw| raw.minima(k, self.lane));
         for (n, sums) in sums.iter().enumerate() {
             let at = factors_at.plus_bytes(group_at(n)).cast::<f32>();
             let factors = k.load_n::<2, _, _>(at, Cache::Default);

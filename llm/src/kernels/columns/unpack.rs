@@ -2,7 +2,9 @@
 //! 8, with g = lane / 4 and t = lane % 4.
 //!
 //! Types with a scale per 256 values become integers, which f16 holds (those of Q6_K past 2048 lose one bit),
-//! and the scale is applied to the sums. Types with a scale per 32 values, and numbers, are rounded to f16.
+//! and the scale is applied to the sums. Those of Q2_K have their minimum subtracted, of which scale and minimum
+//! are numbers to the larger of the block's two scales, rounded to f16. Types with a scale per 32 values, and
+//! numbers, are rounded to f16.
 
 use half::f16;
 use ptxgen::{Cache, F16x2, Global, Kernel, Pointer, Reg};
@@ -126,6 +128,19 @@ impl Raw {
                 let bias = k.mul(scale, twice(k, -base));
                 quads.map(|word| fused(pairs(word), scale, bias))
             }
+            Format::Q2K => {
+                // A scale and a minimum for every half of a unit.
+                let at = 8 * (2 * s as u32 + piece as u32 / 2);
+                let [scale, least] = self.two_supers(k, h).1;
+                let of_half = |super_scale: Reg<f32>, at: u32| {
+                    let whole = k.convert::<u32, f32>(k.bfe(self.0[8 + h], at, 4u32));
+                    let product = k.mul(whole, super_scale);
+                    k.pack_f32(product, product)
+                };
+                let (scale, least) = (of_half(scale, at), of_half(k.neg(least), at + 4));
+                let whole = |pair: Reg<F16x2>| k.add(pair, twice(k, -base));
+                quads.map(|word| pairs(word).map(|pair| k.mad::<F16x2>(whole(pair), scale, least)))
+            }
             _ => {
                 let scale = half_twice(k, self.0[if format == Format::Q8_0 { 32 } else { 16 } + h], s as u32);
                 let integers = |word: Reg<u32>| {
@@ -149,6 +164,17 @@ impl Raw {
         [a, b, a, b]
     }
 
+    /// The larger magnitude of the two scales of row `g + 8h` of Q2_K, and the two divided by it.
+    fn two_supers(&self, k: &Kernel, h: usize) -> (Reg<f32>, [Reg<f32>; 2]) {
+        /// Of a block of zeros.
+        const TINY: f32 = 1e-20;
+        let (all, least) = k.unpack(k.bits::<u32, F16x2>(self.0[10 + h]));
+        let both = [all, least].map(|half| k.convert::<f16, f32>(half));
+        let most = k.max(k.max(k.abs(both[0]), k.abs(both[1])), TINY);
+        let inverse = k.rcp(most);
+        (most, both.map(|scale| k.mul(scale, inverse)))
+    }
+
     /// Factors of the sums of row `g + 8h`.
     pub fn supers(&self, k: &Kernel, format: Format, h: usize) -> Supers {
         match format {
@@ -158,6 +184,7 @@ impl Raw {
                 let [all, least] = [all, least].map(|half| Some(k.convert::<f16, f32>(half)));
                 Supers { all, least }
             }
+            Format::Q2K => Supers { all: Some(self.two_supers(k, h).0), least: None },
             _ => Supers { all: None, least: None },
         }
     }

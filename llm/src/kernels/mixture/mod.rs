@@ -32,10 +32,11 @@ pub(crate) fn kernels() -> Vec<Kernel> {
 
 kernel_params! {
     /// `prompt_route`: the experts of each token of the chunk, a warp per token; `scores` is `[token][expert]`,
-    /// `chosen` and `shares` are `[token][used]`. Grid: tokens.
+    /// `chosen` and `shares` are `[token][used]`, the latter with a sum of 1 if `normalized` is not 0. Grid:
+    /// tokens.
     pub struct PromptRoute {
         scores: Ptr<f32, 4>, prompt: Ptr<u32, 16>, chosen: Ptr<u32, 4>, shares: Ptr<f32, 4>,
-        experts: u32, used: u32,
+        experts: u32, used: u32, normalized: u32,
     }
 }
 
@@ -47,6 +48,7 @@ fn route() -> Kernel {
     k.exit_if(k.ge(token, k.load(p.prompt.plus(COUNT_AT))));
     let (scores, chosen) = (k.row(p.scores, token, p.experts), k.row(p.chosen, token, p.used));
     let shares = k.row(p.shares, token, p.used);
-    choose(&k, Choice { scores, chosen, shares, experts: p.experts, used: p.used });
+    let (experts, used, normalized) = (p.experts, p.used, p.normalized);
+    choose(&k, Choice { scores, chosen, shares, experts, used, normalized });
     k
 }

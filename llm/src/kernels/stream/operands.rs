@@ -25,6 +25,8 @@ pub(super) enum Scales {
     Sixteenths { integers: [Reg<i32>; 4], all: Reg<f32> },
     /// Integers and minima per unit, and one for each.
     Minima { integers: [Reg<i32>; 2], minima: [Reg<i32>; 2], all: Reg<f32>, least: Reg<f32> },
+    /// Integers and minima per 16 values, and one for each.
+    SixteenthMinima { integers: [Reg<i32>; 4], minima: [Reg<i32>; 4], all: Reg<f32>, least: Reg<f32> },
     /// A number per unit.
     Units([Reg<f32>; 2]),
 }
@@ -60,6 +62,7 @@ impl Stream<'_> {
                 let two = k.prmt(a, b, k.mad(t, 0x11u32, 0x40u32));
                 vec![k.var(all), k.prmt(two, c, k.mad(t, 0x100u32, 0x410u32))]
             }
+            Format::Q2K => vec![k.var(raw[8 + h]), k.var(raw[10 + h])],
             Format::F32 | Format::F16 | Format::Bf16 => vec![],
         })
     }
@@ -86,6 +89,12 @@ impl Stream<'_> {
                 let integers = signed([six(a), k.mask_or(c, 15u32, top(a))]);
                 let minima = signed([six(b), k.or(k.shr(c, 4), top(b))]);
                 Scales::Minima { integers, minima, all, least }
+            }
+            Format::Q2K => {
+                let nibble = |at: u32| k.bits::<u32, i32>(k.bfe(packed[0], at, 4u32));
+                let [all, least] = pair(packed[1]);
+                let integers = [0u32, 8, 16, 24].map(nibble);
+                Scales::SixteenthMinima { integers, minima: [4u32, 12, 20, 28].map(nibble), all, least }
             }
             _ => Scales::Units(pair(packed[0])),
         }

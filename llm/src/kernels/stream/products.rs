@@ -277,13 +277,18 @@ impl Stream<'_> {
     ) {
         let k = self.k;
         let count = self.word(at::COLUMNS);
+        // Not kept beside the column: registers are scarce.
+        let mut halves = Vec::new();
         let sums: [[Reg<f32>; 2]; N] = std::array::from_fn(|i| {
             let number = products.groups.map_or(self.warp, |groups| k.mad(groups[i], CONSUMERS, self.warp));
             let there = k.lt(number, count);
+            if format == Format::Q2K && (i == 0 || products.groups.is_some()) {
+                halves = self.half_sums(&products.columns[i].words);
+            }
             std::array::from_fn(|h| {
                 let of_row = products.sums[i].each_ref().map(|m| [m.0[2 * h], m.0[2 * h + 1]]);
                 let scales = self.scales(format, &products.scales[i][h]);
-                k.select(there, scaled(k, &scales, of_row, &products.columns[i]), 0f32)
+                k.select(there, scaled(k, &scales, of_row, (&products.columns[i], &halves)), 0f32)
             })
         });
         match (columns, products.groups) {
@@ -376,8 +381,22 @@ impl Stream<'_> {
         let scale = k.load(place.plus_bytes(input::SCALE.into()).cast::<f32>());
         let sums = k.at_stride(place, t, 4).plus_bytes(input::SUMS.into()).cast::<i32>();
         let sums =
-            [0, 4].map(|unit| if format.has_minimum() { k.load(sums.plus(unit)) } else { k.var(0i32) });
+            [0, 4].map(|unit| if format.has_unit_minimum() { k.load(sums.plus(unit)) } else { k.var(0i32) });
         Column { words, scale, sums }
+    }
+
+    /// Sums of the halves of units t and t + 4, as products with ones.
+    fn half_sums(&self, words: &[[Reg<u32>; WORDS]; 2]) -> Vec<Reg<i32>> {
+        let (k, one) = (self.k, self.k.var(0x0101_0101u32));
+        let of_half = |m: usize| {
+            let sum = k.int_accumulator();
+            for pair in 0..2 {
+                let word = 4 * (m % 2) + 2 * pair;
+                k.multiply_bytes(sum, ByteA([one; 4]), ByteB([words[m / 2][word], words[m / 2][word + 1]]));
+            }
+            k.mad(sum.0[0], 256i32, sum.0[1])
+        };
+        (0..4).map(of_half).collect()
     }
 }
 
@@ -406,7 +425,12 @@ fn products<const N: usize>(k: &Kernel, sums: &[[IntAccumulator; 4]; N], all: [(
 }
 
 /// The sum of a row's units: `products` are those of the high and of the low bytes.
-fn scaled(k: &Kernel, scales: &Scales, products: [[Reg<i32>; 2]; 4], column: &Column) -> Reg<f32> {
+fn scaled(
+    k: &Kernel,
+    scales: &Scales,
+    products: [[Reg<i32>; 2]; 4],
+    (column, halves): (&Column, &[Reg<i32>]),
+) -> Reg<f32> {
     let float = |n: Reg<i32>| k.convert::<i32, f32>(n);
     let scale = column.scale;
     // Integers times their scales stay below 2^31 separately for high and low bytes.
@@ -423,6 +447,12 @@ fn scaled(k: &Kernel, scales: &Scales, products: [[Reg<i32>; 2]; 4], column: &Co
             let sums = k.mad(minima[1], column.sums[1], k.mul(minima[0], column.sums[0]));
             let below = k.mul(float(sums), *least);
             k.mul(k.mad(weighted([*a, *a, *b, *b]), *all, k.neg(below)), scale)
+        }
+        Scales::SixteenthMinima { integers, minima, all, least } => {
+            let first = k.mul(minima[0], halves[0]);
+            let sums = (1..4).fold(first, |sum, m| k.mad(minima[m], halves[m], sum));
+            let below = k.mul(float(sums), *least);
+            k.mul(k.mad(weighted(*integers), *all, k.neg(below)), scale)
         }
         Scales::Units(scales) => {
             let of_unit = |s: usize| {

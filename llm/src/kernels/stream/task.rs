@@ -251,7 +251,7 @@ impl Task {
             task.set_address(at::WEIGHT, weight);
             task.set(at::EPS, eps.to_bits());
         }
-        if segments.iter().any(|s| s.format.has_minimum()) {
+        if segments.iter().any(|s| s.format.has_unit_minimum()) {
             flags |= SUMS;
         }
         if segments.iter().any(|s| s.format.is_quantized()) {

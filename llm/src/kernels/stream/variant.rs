@@ -54,9 +54,9 @@ impl Variant {
         self.formats.iter().copied().filter(|f| !f.is_quantized())
     }
 
-    /// Whether types have minima.
+    /// Whether types have minima of units.
     pub(super) fn has_minima(&self) -> bool {
-        self.formats.iter().any(|f| f.has_minimum())
+        self.formats.iter().any(|f| f.has_unit_minimum())
     }
 }
 
