@@ -13,6 +13,7 @@ pub mod job;
 pub mod listen;
 pub mod metrics;
 pub mod openai;
+mod page;
 pub mod places;
 mod responding;
 pub mod scheduler;
