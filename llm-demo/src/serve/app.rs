@@ -19,19 +19,16 @@ use crate::serve::job::Health;
 use crate::serve::metrics::MEDIA_TYPE;
 use crate::serve::openai::answer::{Kind, model};
 use crate::serve::openai::error::Error;
+use crate::serve::page;
 use crate::serve::responding::respond;
 use crate::serve::state::{App, known};
 use crate::serve::words;
 
-/// The page to chat with.
-const PAGE: &str = include_str!("page.html");
-/// Permissions of the page: it runs its own script, and asks this server.
-const PAGE_POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
-                           connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 /// All routes.
 pub fn router(app: Arc<App>) -> Router {
     Router::new()
-        .route("/", get(page))
+        .route("/", get(page::page))
+        .route("/page/{file}", get(page::part))
         .route("/health", get(health))
         .route("/metrics", get(metrics))
         .route("/v1/models", get(models))
@@ -58,7 +55,7 @@ async fn guard(
     next: Next,
 ) -> Response {
     let name = route(path.as_ref().map(MatchedPath::as_str));
-    let open = matches!(name, "/" | "/health");
+    let open = matches!(name, "/" | "/page/{file}" | "/health");
     let (parts, body) = request.into_parts();
     let mut response = match app.access.check(&parts, open) {
         Ok(origin) => {
@@ -79,8 +76,9 @@ async fn guard(
 
 /// The name of a route in counters.
 fn route(path: Option<&str>) -> &'static str {
-    const ROUTES: [&str; 13] = [
+    const ROUTES: [&str; 14] = [
         "/",
+        "/page/{file}",
         "/health",
         "/metrics",
         "/v1/models",
@@ -95,16 +93,6 @@ fn route(path: Option<&str>) -> &'static str {
         "/tokenizer_info",
     ];
     ROUTES.into_iter().find(|route| Some(*route) == path).unwrap_or("other")
-}
-
-async fn page() -> Response {
-    let headers = [
-        ("content-type", "text/html; charset=utf-8"),
-        ("content-security-policy", PAGE_POLICY),
-        ("referrer-policy", "no-referrer"),
-        ("cache-control", "no-cache"),
-    ];
-    (headers, PAGE).into_response()
 }
 
 async fn health(State(app): State<Arc<App>>) -> Response {

@@ -14,6 +14,7 @@ pub mod job;
 pub mod listen;
 pub mod metrics;
 pub mod openai;
+mod page;
 pub mod places;
 mod prompts;
 mod responding;

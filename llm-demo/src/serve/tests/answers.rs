@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::serve::access::Access;
 use crate::serve::tests::fixture::{Server, Setup};
 
 const STORY: &str = ", a cheerful boy named Tom lived on a quiet farm.";
@@ -178,8 +179,47 @@ fn models_health_metrics_and_the_page_are_there() {
     assert_eq!(server.metric("llm_demo_answers_total{path=\"/v1/completions\",status=\"200\"}"), 1.0);
     let metrics = server.get("/metrics");
     assert!(metrics.head.contains("openmetrics-text") && metrics.body.ends_with("# EOF\n"), "{metrics:?}");
+}
+
+#[test]
+fn the_page_has_all_its_files_and_may_use_no_others() {
+    let access = Access { key: Some("secret".into()), ..Access::default() };
+    let server = Server::start(Setup { access, ..Setup::default() });
     let page = server.get("/");
-    assert!(page.head.contains("content-security-policy: default-src 'none'"), "{page:?}");
-    assert!(page.body.contains("<title>llm-demo</title>") && !page.body.contains("innerHTML"));
-    assert!(!page.head.contains("access-control"), "{page:?}");
+    assert!(page.head.contains("content-security-policy: default-src 'none'; script-src 'self'"), "{page:?}");
+    assert!(page.head.contains("require-trusted-types-for 'script'; trusted-types 'none'"), "{page:?}");
+    assert!(
+        page.body.contains("<title>llm-demo</title>") && !page.head.contains("access-control"),
+        "{page:?}"
+    );
+    let mut files: Vec<String> = quoted(&page.body, "\"page/");
+    let mut seen = 0;
+    while let Some(file) = files.get(seen).cloned() {
+        let part = server.get(&format!("/page/{file}"));
+        assert_eq!(part.status, 200, "{file}: {part:?}");
+        assert!(part.head.contains("content-security-policy: default-src 'none'"), "{file}: {part:?}");
+        let imported = quoted(&part.body, "from \"./").into_iter().filter(|name| !files.contains(name));
+        let imported: Vec<String> = imported.collect();
+        files.extend(imported);
+        for word in
+            ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "\"//", "@import"]
+        {
+            assert!(!part.body.contains(word) && !page.body.contains(word), "{file}: {word}");
+        }
+        seen += 1;
+    }
+    assert_eq!(seen, 12, "{files:?}");
+    let missing = server.get("/page/other.js");
+    assert_eq!(
+        (missing.status, missing.json()["error"]["message"].clone()),
+        (404, json!("the page has no file \"other.js\""))
+    );
+    assert_eq!(server.get("/page/..%2fpage.html").status, 404);
+    assert_eq!(server.get("/page/%ff").status, 400);
+}
+
+/// What follows `before` in a text up to a quotation mark, each time.
+fn quoted(text: &str, before: &str) -> Vec<String> {
+    let rest = text.split(before).skip(1);
+    rest.filter_map(|rest| Some(rest.split_once('"')?.0.to_owned())).collect()
 }
