@@ -143,7 +143,7 @@ impl Config {
             rope_dim,
             rope_factors: scaling.factors,
             rope_long: scaling.long,
-            score_factor: scaling.lengthened.2,
+            score_factor: scaling.score_factor,
             output_biases: architecture.biases == Biases::OfFile
                 && gguf.tensors().iter().any(|tensor| tensor.name.ends_with(OUTPUT_BIAS)),
             window,
@@ -269,11 +269,10 @@ fn caps(gguf: &Gguf, architecture: &Architecture) -> Result<[Option<f32>; 2]> {
 
 /// Refuses lengthened queries and keys where not all of what is multiplied is lengthened alike.
 fn check_lengthened(scaling: &Scaling, a: &Architecture, window: Option<Window>, whole: bool) -> Result<()> {
-    let (key, value, factor) = &scaling.lengthened;
-    let alike = *factor == 1.0;
+    let Some((key, value)) = &scaling.lengthened else { return Ok(()) };
     let rule = "queries and keys would be lengthened in some layers alone";
     let some = a.unrotated.is_some() || window.is_some_and(|window| window.rope_base.is_some());
-    check(alike || !some, key, value, rule)?;
+    check(!some, key, value, rule)?;
     let rule = "normalized heads would be lengthened in part, for which there are no kernels";
-    check(alike || whole || a.head_norms == HeadNorms::None, key, value, rule)
+    check(whole || a.head_norms == HeadNorms::None, key, value, rule)
 }

@@ -19,9 +19,10 @@ pub struct Scaling {
     pub factors: Option<Vec<f32>>,
     /// Others in long contexts.
     pub long: Option<LongFactors>,
-    /// The key that lengthens rotated queries and keys, its value, and the factor of their products; 1 if none
-    /// does.
-    pub lengthened: (String, String, f32),
+    /// The key that lengthens rotated queries and keys, and its value, if one does.
+    pub lengthened: Option<(String, String)>,
+    /// The factor of products of rotated queries and keys.
+    pub score_factor: f32,
 }
 
 /// Divisors of rotary angles in long contexts: longrope, as Phi-3 and later ones of 128k positions have it.
@@ -36,7 +37,7 @@ pub struct LongFactors {
 impl Scaling {
     /// None: what rotates, rotates by the base.
     pub fn none() -> Self {
-        Self { factors: None, long: None, lengthened: (String::new(), String::new(), 1.0) }
+        Self { factors: None, long: None, lengthened: None, score_factor: 1.0 }
     }
 
     /// The scaling of a file for `rope_dim / 2` pairs.
@@ -54,10 +55,10 @@ impl Scaling {
         let kind = gguf.text(&of("type"))?.unwrap_or("linear");
         let yarn = Yarn::read(gguf, a, context)?;
         let attention = positive(gguf, &of("attn_factor"), Some(1.0))?;
-        let factor = yarn.map_or(1.0, Yarn::score_factor) * attention * attention;
+        let score_factor = yarn.map_or(1.0, Yarn::score_factor) * attention * attention;
         let lengthened = match yarn {
-            Some(_) => (of("type"), "yarn".to_owned(), factor),
-            None => (of("attn_factor"), attention.to_string(), factor),
+            Some(_) => Some((of("type"), "yarn".to_owned())),
+            None => (attention != 1.0).then(|| (of("attn_factor"), attention.to_string())),
         };
         let tensor = |name: &str| tensor(gguf, name, rope_dim);
         let own = tensor(ROPE_FACTORS)?;
@@ -101,7 +102,7 @@ impl Scaling {
             (None, None, None) if kind == "longrope" => return Err(missing(LONG_FACTORS[0])),
             (own, ..) => (scaled(ROPE_FACTORS, own)?, None),
         };
-        Ok(Self { factors, long, lengthened })
+        Ok(Self { factors, long, lengthened, score_factor })
     }
 }
 

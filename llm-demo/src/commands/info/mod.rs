@@ -145,7 +145,7 @@ pub fn run(info: &Info) -> anyhow::Result<Outcome> {
 }
 
 impl Report {
-    /// What `gguf` holds.
+    /// The content of `gguf`.
     fn new(path: String, gguf: &Gguf, info: &Info) -> anyhow::Result<Self> {
         let text = |key| anyhow::Ok(gguf.text(key)?.map(str::to_owned));
         let none = || "none".to_owned();
