@@ -78,15 +78,16 @@ To publish: cargo publish $(printf -- '-p %s ' $(in_order))
 NEXT
 }
 
-# What each program and library is built of. The documents have no time and no number of their own.
+# What each program and library is built of, without the name of this folder.
 sbom() {
     [ -x target/tools/bin/cargo-cyclonedx ] ||
         cargo install --quiet --locked --debug --version 0.5.9 --root target/tools cargo-cyclonedx
-    PATH=$PWD/target/tools/bin:$PATH cargo cyclonedx --quiet --format json --spec-version 1.5 --target all --override-filename bom
+    PATH=$PWD/target/tools/bin:$PATH \
+        cargo cyclonedx --quiet --format json --spec-version 1.5 --target all --override-filename bom
     for package in diag llm-demo hcq-c hcq-py sim/preload capture/preload; do
-        mv "$package/bom.json" "$release/sbom/$(echo $package | tr / -).cdx.json"
+        sed "s|file://$PWD/|file:///|g" "$package/bom.json" >"$release/sbom/$(echo $package | tr / -).cdx.json"
     done
-    git ls-files --others --exclude-standard -- '*bom.json' | xargs -r rm
+    git ls-files --others -- bom.json '*/bom.json' | xargs -r rm
 }
 
 case "${1:-}" in
