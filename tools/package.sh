@@ -98,6 +98,10 @@ start nvdiag completions fish >"$stage/share/fish/vendor_completions.d/nvdiag.fi
 start llm-demo completions bash >"$stage/share/bash-completion/completions/llm-demo"
 start llm-demo completions zsh >"$stage/share/zsh/site-functions/_llm-demo"
 start llm-demo completions fish >"$stage/share/fish/vendor_completions.d/llm-demo.fish"
+examples=$stage/share/doc/$name/examples
+mkdir -p "$examples/kernels"
+install -m 644 hcq-c/examples/*.c hcq-c/examples/*.cpp hcq-c/examples/*.h "$examples"
+install -m 644 hcq/examples/kernels/*.ptx hcq/examples/kernels/*.cubin "$examples/kernels"
 # Names in order, no user, the commit's time, one thread: what would differ from machine to machine.
 tar -C "$packages" --format=gnu --sort=name --owner=0 --group=0 --numeric-owner --mode=u+rw,go=rX \
     --mtime="@$SOURCE_DATE_EPOCH" -c "$(basename "$stage")" | xz -6 -T1 >"$tarball"
@@ -193,8 +197,9 @@ if [ -n "$check" ]; then
     # Where the packages are, C programs are compiled and run.
     dpkg-deb -x "$dev" "$packages/root"
     for prefix in "$stage" "$packages/root/usr"; do
-        "$cc" -std=c11 -Wall -Werror hcq-c/examples/01_vecadd.c -o "$packages/vecadd" -I "$prefix/include" \
-            -L "$prefix/lib" -lhcq -Wl,-rpath,"$prefix/lib"
+        examples=$prefix/share/doc/$name/examples
+        "$cc" -std=c11 -Wall -Werror "$examples/01_vecadd.c" -o "$packages/vecadd" -I "$prefix/include" \
+            -DKERNELS="\"$examples/kernels\"" -L "$prefix/lib" -lhcq -Wl,-rpath,"$prefix/lib"
         HCQ_DEVICE=sim $runner "$packages/vecadd"
         rm "$packages/vecadd"
     done

@@ -1,6 +1,6 @@
 // hcq for C++17: owners of the handles of hcq.h, and exceptions with its codes and texts.
 //
-//     hcq::device device;                                   // HCQ_DEVICE, or the first GPU that opens
+//     hcq::device device;                                   // HCQ_DEVICE, or the first that opens, the software GPU last
 //     hcq::kernel add = device.load_files({"vecadd.sm_87.cubin"}).kernel("vecadd");
 //     hcq::buffer a = device.alloc(4096), b = device.alloc(4096), c = device.alloc(4096);
 //     a.write(std::vector<float>(1024, 1.0F));
@@ -13,6 +13,10 @@
 // hcq.h says of threads holds here.
 #ifndef HCQ_HPP
 #define HCQ_HPP
+
+#if __cplusplus < 201703L && (!defined(_MSVC_LANG) || _MSVC_LANG < 201703L)
+#error "hcq.hpp needs C++17"
+#endif
 
 #include <hcq.h>
 
@@ -44,13 +48,21 @@ class fault_error : public error {
 public:
     fault_error(hcq_status status, const std::string &text, const hcq_fault &fault)
         : error(status, text), kind(fault.kind), code(fault.code), notifier(fault.notifier), address(number(fault.address)),
-          pc(number(fault.pc)), offset(number(fault.offset)), kernel(words(fault.kernel)),
+          pc(number(fault.pc)), offset(number(fault.offset)), nearest_address(number(fault.nearest_address)),
+          nearest_len(fault.nearest_len), nearest_distance(fault.nearest_distance), nearest(words(fault.nearest)),
+          kernel(words(fault.kernel)),
           in_flight(words(fault.in_flight)), instruction(words(fault.instruction)),
           explanation(words(fault.explanation)), log(words(fault.log)), core(words(fault.core)) {}
 
     hcq_fault_kind kind;
     std::uint32_t code, notifier;
     std::optional<std::uint64_t> address, pc, offset;
+    // The mapping nearest to the address, its length, and the bytes from its end (or, negative, its start) to the
+    // address; 0 if it contains it.
+    std::optional<std::uint64_t> nearest_address;
+    std::uint64_t nearest_len;
+    std::int64_t nearest_distance;
+    std::string nearest;
     // Empty where nothing is known.
     std::string kernel, in_flight, instruction, explanation, log, core;
 
@@ -136,19 +148,25 @@ public:
     // Offsets are in bytes, counts in values.
     template <class T> void write(const T *values, std::size_t count, std::uint64_t offset = 0) const {
         static_assert(std::is_trivially_copyable_v<T>, "bytes are copied");
-        check(hcq_buffer_write(get(), offset, values, count * sizeof(T)));
+        check(hcq_buffer_write(get(), offset, values, bytes_of<T>(count)));
     }
     template <class T> void write(const std::vector<T> &values, std::uint64_t offset = 0) const {
         write(values.data(), values.size(), offset);
     }
     template <class T> void read(T *values, std::size_t count, std::uint64_t offset = 0) const {
         static_assert(std::is_trivially_copyable_v<T>, "bytes are copied");
-        check(hcq_buffer_read(get(), offset, values, count * sizeof(T)));
+        check(hcq_buffer_read(get(), offset, values, bytes_of<T>(count)));
     }
     template <class T> std::vector<T> read(std::size_t count, std::uint64_t offset = 0) const {
         std::vector<T> values(count);
         read(values.data(), count, offset);
         return values;
+    }
+
+private:
+    // No object is as long as the length that stands for too many.
+    template <class T> static std::size_t bytes_of(std::size_t count) noexcept {
+        return count > SIZE_MAX / sizeof(T) ? SIZE_MAX : count * sizeof(T);
     }
 };
 
@@ -177,13 +195,14 @@ private:
 // Blocks or threads along x, y and z.
 struct extent {
     std::uint32_t x = 1, y = 1, z = 1;
-    constexpr extent(std::uint32_t x, std::uint32_t y = 1, std::uint32_t z = 1) : x(x), y(y), z(z) {}
+    constexpr extent(std::uint32_t along_x, std::uint32_t along_y = 1, std::uint32_t along_z = 1)
+        : x(along_x), y(along_y), z(along_z) {}
 };
 
 // The shape of a launch.
 struct shape : hcq_launch_config {
-    shape(extent grid, extent block, std::uint32_t dynamic_shared = 0, std::uint32_t blocks_per_sm = 0)
-        : hcq_launch_config{{grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, dynamic_shared, blocks_per_sm} {}
+    shape(extent blocks, extent threads, std::uint32_t shared_bytes = 0, std::uint32_t most_per_sm = 0)
+        : hcq_launch_config{{blocks.x, blocks.y, blocks.z}, {threads.x, threads.y, threads.z}, shared_bytes, most_per_sm} {}
 };
 
 class kernel : public owner<hcq_kernel, hcq_kernel_free> {

@@ -142,7 +142,10 @@ pub unsafe extern "C" fn hcq_buffer_host_pointer(
     pointer: *mut *mut c_void,
 ) -> hcq_status {
     call(|| {
-        let found = get(buffer)?.host_pointer();
+        let buffer = get(buffer)?;
+        // In a fork there is no memory at the address: reading no bytes says so.
+        buffer.read(0, &mut [])?;
+        let found = buffer.host_pointer();
         // SAFETY: the caller's promise.
         unsafe { put(pointer, "pointer", found.map_or(ptr::null_mut(), |found| found.as_ptr().cast())) }
     })

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::cell::RefCell;
-use std::ffi::{CStr, CString, c_char, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -32,8 +32,33 @@ pub(crate) fn last<R>(look: impl FnOnce(&Last) -> R) -> Option<R> {
     LAST.try_with(|last| last.borrow().as_deref().map(look)).ok().flatten()
 }
 
+// Of pthread.h, which the crate libc does not have.
+unsafe extern "C" {
+    safe fn pthread_setcancelstate(state: c_int, old: Option<&mut c_int>) -> c_int;
+}
+/// `PTHREAD_CANCEL_DISABLE` of glibc's and musl's pthread.h.
+const CANCEL_DISABLE: c_int = 1;
+
+/// While it lives this thread is not cancelled: it would unwind through Rust, which ends the process.
+struct Uncancelled(c_int);
+
+impl Uncancelled {
+    fn new() -> Self {
+        let mut before = 0;
+        pthread_setcancelstate(CANCEL_DISABLE, Some(&mut before));
+        Self(before)
+    }
+}
+
+impl Drop for Uncancelled {
+    fn drop(&mut self) {
+        pthread_setcancelstate(self.0, None);
+    }
+}
+
 /// Runs the body of a call; keeps why it failed.
 pub(crate) fn call(body: impl FnOnce() -> Result<(), Failure>) -> hcq_status {
+    let _uncancelled = Uncancelled::new();
     let failure = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => return hcq_status::HCQ_OK,
         Ok(Err(failure)) => failure,

@@ -88,7 +88,8 @@ pub unsafe extern "C" fn hcq_timestamp_ns(timestamp: *const hcq_timestamp, ns: *
     call(|| unsafe { put(ns, "ns", taken(timestamp)?) })
 }
 
-/// Nanoseconds from one timestamp of a device to another, negative where `end` was taken first.
+/// Nanoseconds from one timestamp of a device to another, negative where `end` was taken first. That they are of one
+/// device is not checked.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hcq_timestamp_elapsed(
     begin: *const hcq_timestamp,

@@ -151,10 +151,20 @@ pub unsafe extern "C" fn hcq_program_load_files(
     })
 }
 
+/// Most bytes of a file that is read.
+const MOST: u64 = 1 << 30;
+
+/// A regular file of at most [`MOST`] bytes: reading others may not end.
 fn read(path: &[u8]) -> Result<Vec<u8>, Failure> {
     let path = Path::new(OsStr::from_bytes(path));
-    std::fs::read(path)
-        .map_err(|error| Failure::new(hcq_status::HCQ_ERROR_FILE, format!("{}: {error}", path.display())))
+    let failure =
+        |why: String| Failure::new(hcq_status::HCQ_ERROR_FILE, format!("{}: {why}", path.display()));
+    let facts = std::fs::metadata(path).map_err(|error| failure(error.to_string()))?;
+    match facts.is_file() {
+        false => Err(failure("not a regular file".to_owned())),
+        true if facts.len() > MOST => Err(failure(format!("{} bytes are too many for a cubin", facts.len()))),
+        true => std::fs::read(path).map_err(|error| failure(error.to_string())),
+    }
 }
 
 /// Frees a program's handle. The code goes back when the last kernel, graph and launch of it has. `NULL` is no

@@ -77,8 +77,9 @@ pub unsafe extern "C" fn hcq_queue_open_copy(
     call(|| unsafe { hand_out(queue, || Ok(Mutex::new(get(device)?.copy_queue()?))) })
 }
 
-/// Frees a queue: discards what was not submitted, and waits for what was, at most the device's patience. `NULL` is
-/// no error.
+/// Frees a queue: discards what was not submitted, and waits for what was, at most the device's patience (60 s by
+/// default). Work that does not end is stopped then, and with it all queues of the device: later calls are
+/// `HCQ_ERROR_LOST`. `NULL` is no error.
 #[unsafe(no_mangle)]
 pub extern "C" fn hcq_queue_free(queue: *mut hcq_queue) -> hcq_status {
     free(queue)

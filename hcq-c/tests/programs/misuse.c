@@ -112,6 +112,10 @@ static void programs(hcq_device *device, hcq_program *program)
     uint32_t stack;
     EXPECT(HCQ_ERROR_FILE, hcq_program_load_files(device, absent, 1, &made));
     EXPECT(HCQ_ERROR_POINTER, hcq_program_load_files(device, null_path, 1, &made));
+    /* What has no end is not read, nor is what is no file. */
+    const char *const endless[] = {"/dev/zero"}, *const folder[] = {"/"};
+    EXPECT(HCQ_ERROR_FILE, hcq_program_load_files(device, endless, 1, &made));
+    EXPECT(HCQ_ERROR_FILE, hcq_program_load_files(device, folder, 1, &made));
     EXPECT(HCQ_ERROR_CUBIN_NONE_FITS, hcq_program_load_files(device, NULL, 0, &made));
     EXPECT(HCQ_ERROR_CUBIN_ELF, hcq_program_load(device, &text, 1, &made));
     EXPECT(HCQ_ERROR_POINTER, hcq_program_load(device, &lost, 1, &made));
@@ -270,10 +274,14 @@ static void graphs(hcq_device *device, hcq_device *another, hcq_queue *queue, hc
 /* A child may not use the parent's device. */
 static void fork_of_it(hcq_device *device)
 {
+    hcq_buffer *host;
+    OK(hcq_buffer_alloc_host(device, 64, &host));
     pid_t child = fork();
     if (child == 0) {
         hcq_buffer *made;
+        void *pointer;
         bool refused = hcq_buffer_alloc(device, 64, &made) == HCQ_ERROR_FORKED && !made;
+        refused = refused && hcq_buffer_host_pointer(host, &pointer) == HCQ_ERROR_FORKED;
         /* Another program in its place: valgrind would look for what the child has lost with the threads. */
         execl(refused ? "/bin/true" : "/bin/false", "fork", (char *)NULL);
         _exit(1);
@@ -283,6 +291,7 @@ static void fork_of_it(hcq_device *device)
         fprintf(stderr, "the fork was not refused\n");
         bad++;
     }
+    OK(hcq_buffer_free(host));
 }
 
 /* An address that is not mapped: the wait has the fault, later calls are refused, another device works. */

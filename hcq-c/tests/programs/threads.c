@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define THREADS 4
@@ -113,6 +114,39 @@ static int fork_of_it(void)
     return waitpid(child, &status, 0) != child || status != 0;
 }
 
+/* Waits for work until it is cancelled. */
+static void *wait_on(void *unused)
+{
+    (void)unused;
+    hcq_queue *queue;
+    if (hcq_queue_open(device, &queue) != HCQ_OK)
+        return NULL;
+    for (;;) {
+        hcq_point *done;
+        if (hcq_queue_replay(queue, graph, &done) == HCQ_OK) {
+            hcq_point_wait(done, 60 * SECONDS);
+            hcq_point_free(done);
+        }
+        pthread_testcancel();
+    }
+}
+
+/* A thread that is cancelled ends after its call, and nothing of it is held for others. */
+static int cancelled(void)
+{
+    int bad = 0;
+    for (int i = 0; i < 8; i++) {
+        pthread_t waiting;
+        void *result;
+        bad += pthread_create(&waiting, NULL, wait_on, NULL) != 0;
+        const struct timespec some = {.tv_nsec = 7 * 1000 * 1000};
+        nanosleep(&some, NULL);
+        bad += pthread_cancel(waiting) != 0;
+        bad += pthread_join(waiting, &result) != 0 || result != PTHREAD_CANCELED;
+    }
+    return bad;
+}
+
 int main(void)
 {
     static const char *const files[] = {KERNELS "/examples.sm_87.cubin"};
@@ -149,6 +183,7 @@ int main(void)
         bad += pthread_join(threads[i], NULL) != 0;
         bad += of_threads[i];
     }
+    bad += cancelled();
     OK(hcq_queue_free(one_queue));
     OK(hcq_graph_free(graph));
     OK(hcq_buffer_free(copied));

@@ -41,7 +41,7 @@ pub enum QueueError {
         said(explanation)
     )]
     Timeout {
-        /// How long the call waited.
+        /// The longest time that the call was to wait.
         waited: Duration,
         /// The value waited for.
         wanted: u64,
@@ -64,7 +64,7 @@ pub enum QueueError {
     Discarded,
 }
 
-/// How long a call waited; one that did not wait only looked.
+/// The time that a call was to wait at most; one that was not to wait only looked.
 fn limit(waited: Duration) -> String {
     match waited {
         Duration::ZERO => "yet".to_owned(),

@@ -309,7 +309,7 @@ impl Timeline {
             if waited >= timeout {
                 let (reached, explanation) = (self.completed(), self.core.backend().explanation());
                 return Err(Error::Queue(QueueError::Timeout {
-                    waited,
+                    waited: timeout,
                     wanted: value,
                     reached,
                     explanation,

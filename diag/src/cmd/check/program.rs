@@ -67,7 +67,8 @@ impl Program {
                 let library = preload::find(LIBRARY)?.with_context(|| {
                     format!(
                         "{LIBRARY} is neither beside nvdiag nor in ../lib, and {} contains no software GPU\n  \
-                         try: cargo build -p ga10b-sim-preload",
+                         of a program whose library contains one: --device sim\n  \
+                         else: cargo build -p ga10b-sim-preload",
                         file.display()
                     )
                 })?;
@@ -136,12 +137,19 @@ impl Program {
     }
 }
 
-/// Whether a program's file contains a software GPU that leaves its findings: it names the variable.
+/// The software GPU in a library: the name by which programs load it.
+const LIBHCQ: &str = "libhcq.so.";
+
+/// Whether a program's file contains a software GPU that leaves its findings, as it names the variable, or a library
+/// that does.
 fn has_device(file: &Path) -> bool {
     let mut bytes = Vec::new();
     let read = File::open(file).and_then(|file| file.take(MOST_SEARCHED).read_to_end(&mut bytes));
     // Some may be executed and not read.
-    read.is_ok() && memchr::memmem::find(&bytes, SimConfig::FINDINGS.as_bytes()).is_some()
+    read.is_ok()
+        && [SimConfig::FINDINGS, LIBHCQ]
+            .iter()
+            .any(|name| memchr::memmem::find(&bytes, name.as_bytes()).is_some())
 }
 
 fn ended(status: ExitStatus) -> Ended {
