@@ -22,8 +22,8 @@ pub struct Request {
 
 /// The results that are told of a prompt, beside the text that follows it.
 ///
-/// What is told of all tokens needs each of them in a column: such a prompt has no chunks ([`Cut`](crate::Cut)), and
-/// takes nothing from the prefix cache.
+/// Of all tokens only columns tell something: such a prompt has no chunks ([`Cut`](crate::Cut)), and takes nothing
+/// from the prefix cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reading {
     /// Nothing.
