@@ -122,9 +122,8 @@ impl Config {
         // Yarn scales the scores of layers that rotate.
         let rule = "there are no kernels for yarn beside layers that do not rotate";
         check(yarn.is_none() || architecture.unrotated.is_none(), &of("rope.scaling.type"), "yarn", rule)?;
-        let whole = yarn.is_none() || rope_dim == head_dim;
         let rule = "with yarn, heads must rotate as a whole";
-        check(whole, &of("rope.dimension_count"), rope_dim, rule)?;
+        check(yarn.is_none() || rope_dim == head_dim, &of("rope.dimension_count"), rope_dim, rule)?;
         let score_factor = yarn.map_or(1.0, Yarn::score_factor);
         let rope_factors = match rotates {
             true => rope_factors(gguf, architecture, (rope_base, rope_dim), yarn)?,
