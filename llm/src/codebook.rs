@@ -84,7 +84,7 @@ fn nibble(bytes: &[u8], index: usize) -> u8 {
 /// Replaces the scale of a block of IQ1_M: four bits each in four words.
 pub(crate) fn set_iq1_m_scale(block: &mut [u8], scale: f16) {
     for (i, byte) in block[49..].iter_mut().step_by(2).enumerate() {
-        *byte = *byte & 15 | (scale.to_bits() >> (4 * i) & 15) as u8 * 16;
+        *byte = *byte & 15 | ((scale.to_bits() >> (4 * i) & 15) as u8) << 4;
     }
 }
 

@@ -94,6 +94,8 @@ fn sessions_of_other_architectures_go_on_bit_for_bit() {
         ("tiny-gpt2:q6_k", Mode::Stream, CacheType::F16),
         ("tiny-gpt2:f16", Mode::Batch, CacheType::Q8_0),
         ("tiny-olmoe:q6_k", Mode::Batch, CacheType::F16),
+        ("tiny-qwen3moe:q6_k", Mode::Batch, CacheType::F16),
+        ("tiny-mixtral:q4_k_m", Mode::Batch, CacheType::Q8_0),
         ("tiny-qwen2:q8_0", Mode::Stream, CacheType::F16),
         ("tiny-qwen3:q6_k", Mode::Stream, CacheType::Q8_0),
         ("tiny-smollm3:q4_k_m", Mode::Stream, CacheType::F16),
