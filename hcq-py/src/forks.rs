@@ -51,7 +51,8 @@ unsafe extern "C" fn provide() {
     for (at, (len, _)) in &*viewed {
         let (from, to) = ((at & !(page - 1)).max(mapped), (at + len).next_multiple_of(page));
         mapped = mapped.max(to);
-        if let (Some(from), Some(len)) = (NonZeroUsize::new(from), NonZeroUsize::new(to.saturating_sub(from))) {
+        if let (Some(from), Some(len)) = (NonZeroUsize::new(from), NonZeroUsize::new(to.saturating_sub(from)))
+        {
             let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE | MapFlags::MAP_FIXED_NOREPLACE;
             // SAFETY: replaces nothing: where something is mapped, the call fails.
             let _: Result<NonNull<c_void>, _> = unsafe {
