@@ -1,7 +1,7 @@
 //! `hcq` for Python: the native half of the package `hcq`, whose other half is in `python/hcq`.
 //!
 //! Objects of Python hold objects of [`hcq`], which keep each other alive. Calls that copy, submit or wait release
-//! the interpreter; a lock that is held meanwhile is a [`lane::Lane`]'s, which says what a fork does. All other locks
+//! the interpreter; a lock that is held meanwhile is a `Lane`'s (`lane.rs`), which says what a fork does. All other locks
 //! are taken and given back while the interpreter is held, so that no fork of a program comes between.
 //!
 //! # Safety
