@@ -42,9 +42,39 @@ fi
 ls -l "$wheels"
 [ -n "$check" ] || exit 0
 
-# Installs the wheel of this machine in a new environment, and runs the tests and examples from there.
+# The tests and examples from a new environment with the wheel of this machine, not from the sources.
 environment=$(mktemp -d)
 trap 'rm -rf "$environment"' EXIT
-python3 -m venv "$environment/venv"
-"$environment/venv/bin/python" -m pip install -q numpy pytest "$wheels"/hcq-*_"$own".whl
-(cd "$environment" && HCQ_DEVICE=sim venv/bin/python -m pytest -q -p no:cacheprovider "$root/hcq-py/tests/python")
+cd "$environment"
+export PYTHONDONTWRITEBYTECODE=1 HCQ_DEVICE=sim
+tests=$root/hcq-py/tests/python examples=$root/hcq-py/examples
+python3 -m venv venv
+venv/bin/python -m pip install -q numpy pytest "$wheels"/hcq-*_"$own".whl
+venv/bin/python -m pytest -q -p no:cacheprovider "$tests"
+venv/bin/python -m hcq info
+[ "$own" != aarch64 ] || exit 0
+
+# A Python for aarch64: the distribution's, unpacked and not installed, and numpy's wheel for it.
+python=$(apt-cache depends python3-minimal:arm64 | sed -n 's/.*Depends: \(python3\.[0-9]*\)-minimal.*/\1/p' | head -n 1)
+libraries="libexpat1 zlib1g libffi8 libbz2-1.0 liblzma5 libuuid1 libstdc++6"
+mkdir debs
+(
+    cd debs
+    apt-get download -qq "$python-minimal:arm64" "lib$python-minimal:arm64" "lib$python-stdlib:arm64" \
+        $(printf '%s:arm64 ' $libraries)
+)
+cp -a "$root/target/xrust/root" arm
+for deb in debs/*.deb; do dpkg -x "$deb" arm; done
+venv/bin/python -m pip install -q --target site --only-binary :all: --platform manylinux_2_28_aarch64 \
+    --platform manylinux_2_27_aarch64 --platform manylinux2014_aarch64 --python-version "${python#python}" \
+    numpy pytest "$wheels"/hcq-*_aarch64.whl
+# Below the emulator no test starts a program: `test_package` and most of `test_processes` do.
+on_arm() {
+    env LD_LIBRARY_PATH= PYTHONHOME="$PWD/arm/usr" PYTHONPATH="$PWD/site" \
+        qemu-aarch64 -L "$PWD/arm" "$PWD/arm/usr/bin/$python" "$@"
+}
+on_arm -m hcq info
+for example in "$examples"/0*.py; do on_arm "$example"; done
+on_arm "$examples/loop.py" --hz 100 --seconds 1
+on_arm -m pytest -q -p no:cacheprovider "$tests/test_buffers.py" "$tests/test_launches.py" "$tests/test_work.py" \
+    "$tests/test_faults.py"

@@ -7,9 +7,10 @@ use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyFloat, PyInt, PyTuple};
 
-use crate::buffer::{Buffer, BufferAt};
+use crate::buffer::BufferAt;
 use crate::failure::Failure;
 use crate::foreign::Foreign;
+use crate::memory::Buffer;
 
 /// The parameters of a kernel, and its name.
 #[derive(Debug)]

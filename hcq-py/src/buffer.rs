@@ -1,11 +1,8 @@
 //! Buffers: memory that a program fills, names in launches, and reads back.
 
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::exceptions::PyBufferError;
-use pyo3::ffi::Py_ssize_t;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 
@@ -13,118 +10,33 @@ use crate::dtype::DType;
 use crate::export;
 use crate::failure::Failure;
 use crate::foreign::Foreign;
-use crate::forks;
+use crate::memory::Buffer;
 
 /// The parts of a buffer that is to be made. No program has one, so buffers come from devices alone.
 #[pyclass(frozen, module = "hcq._hcq")]
 #[derive(Debug)]
 pub(crate) struct Made(Mutex<Option<Buffer>>);
 
-/// GPU memory, an array of elements of one type. Of `Device.buffer` and `Device.host_buffer`.
-#[pyclass(frozen, subclass, weakref, module = "hcq._hcq")]
-#[derive(Debug)]
-pub(crate) struct Buffer {
-    /// None once it was freed. Locked while the interpreter is held, and not longer.
-    memory: Mutex<Option<hcq::Buffer>>,
-    address: u64,
-    bytes: u64,
+/// A buffer of Python around one of the library: a `HostBuffer` where the memory is the CPU's.
+pub(crate) fn wrap<'py>(
+    py: Python<'py>,
+    memory: hcq::Buffer,
     dtype: &'static DType,
-    shape: Box<[Py_ssize_t]>,
-    /// Bytes from one element to the next, along each side.
-    strides: Box<[Py_ssize_t]>,
-    /// Views of other objects.
-    exports: AtomicUsize,
-}
-
-impl Buffer {
-    /// A buffer of Python around one of the library.
-    pub fn wrap<'py>(
-        py: Python<'py>,
-        memory: hcq::Buffer,
-        dtype: &'static DType,
-        shape: &[usize],
-    ) -> PyResult<Bound<'py, Self>> {
-        let mut strides = vec![dtype.size as Py_ssize_t; shape.len()];
-        for i in (1..shape.len()).rev() {
-            strides[i - 1] = strides[i] * shape[i] as Py_ssize_t;
-        }
-        let is_host = memory.host_pointer().is_some();
-        let buffer = Self {
-            address: memory.va().raw(),
-            bytes: memory.len(),
-            memory: Mutex::new(Some(memory)),
-            dtype,
-            shape: shape.iter().map(|side| *side as Py_ssize_t).collect(),
-            strides: strides.into(),
-            exports: AtomicUsize::new(0),
-        };
-        if !is_host {
-            return Bound::new(py, buffer);
-        }
-        let made = Bound::new(py, Made(Mutex::new(Some(buffer))))?;
-        Ok(export::host_type(py)?.call1((made,))?.cast_into::<Self>()?)
+    shape: &[usize],
+) -> PyResult<Bound<'py, Buffer>> {
+    let is_host = memory.host_pointer().is_some();
+    let buffer = Buffer::new(memory, dtype, shape);
+    if !is_host {
+        return Bound::new(py, buffer);
     }
-
-    /// The buffer of the library.
-    pub fn get(&self) -> Result<hcq::Buffer, Failure> {
-        let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        memory.ok_or_else(|| {
-            Python::attach(|py| Failure::own(py, "Freed", "HANDLE_FREED", "the buffer was freed before"))
-        })
-    }
-
-    /// The CPU's address of its memory, which stays until it is given back by [`release`](Self::release).
-    pub fn export(&self) -> PyResult<NonNull<u8>> {
-        let pointer = self.get()?.host_pointer().ok_or_else(|| {
-            PyBufferError::new_err(
-                "the buffer is GPU memory, or its device belongs to the process that this one was forked from: \
-                 read() copies it, and Device.host_buffer allocates what both sides see",
-            )
-        })?;
-        self.exports.fetch_add(1, Ordering::Relaxed);
-        forks::view(pointer, self.bytes as usize);
-        Ok(pointer)
-    }
-
-    /// One view less.
-    pub fn release(&self) {
-        self.exports.fetch_sub(1, Ordering::Relaxed);
-        // In a fork there is no such pointer, and no table to keep.
-        if let Some(pointer) = self.get().ok().and_then(|buffer| buffer.host_pointer()) {
-            forks::end_view(pointer);
-        }
-    }
-
-    /// The number of sides, their lengths and their strides, for as long as the buffer lives.
-    pub fn shape_pointer(&self) -> (i32, *mut Py_ssize_t, *mut Py_ssize_t) {
-        (self.shape.len() as i32, self.shape.as_ptr().cast_mut(), self.strides.as_ptr().cast_mut())
-    }
-
-    /// The type of its elements.
-    pub fn dtype(&self) -> &'static DType {
-        self.dtype
-    }
-
-    /// Its length in bytes.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// The lengths of its sides.
-    pub fn shape(&self) -> &[Py_ssize_t] {
-        &self.shape
-    }
-
-    /// A length that was left out: to the end.
-    fn rest(&self, offset: u64, size: Option<u64>) -> u64 {
-        size.unwrap_or_else(|| self.bytes.saturating_sub(offset))
-    }
+    let made = Bound::new(py, Made(Mutex::new(Some(buffer))))?;
+    Ok(export::host_type(py)?.call1((made,))?.cast_into::<Buffer>()?)
 }
 
 #[pymethods]
 impl Buffer {
     #[new]
-    fn new(made: &Bound<'_, Made>) -> Result<Self, Failure> {
+    fn py_new(made: &Bound<'_, Made>) -> Result<Self, Failure> {
         let made = made.get().0.lock().unwrap_or_else(PoisonError::into_inner).take();
         made.ok_or_else(|| Failure::kind("buffers are made by Device.buffer and Device.host_buffer"))
     }
@@ -132,25 +44,25 @@ impl Buffer {
     /// Lengths of the sides.
     #[getter(shape)]
     fn py_shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, &self.shape)
+        PyTuple::new(py, self.shape())
     }
 
     /// Type of the elements, as numpy names it.
     #[getter(dtype)]
     fn py_dtype(&self) -> &'static str {
-        self.dtype.name
+        self.dtype().name
     }
 
     /// Length in bytes.
     #[getter]
     fn nbytes(&self) -> u64 {
-        self.bytes
+        self.bytes()
     }
 
     /// GPU address.
-    #[getter]
-    fn address(&self) -> u64 {
-        self.address
+    #[getter(address)]
+    fn py_address(&self) -> u64 {
+        self.address()
     }
 
     /// Whether it was freed.
@@ -160,13 +72,13 @@ impl Buffer {
     }
 
     fn __len__(&self) -> usize {
-        self.shape.first().map_or(0, |side| side.unsigned_abs())
+        self.shape().first().map_or(0, |side| side.unsigned_abs())
     }
 
     fn __repr__(&self) -> String {
         let freed = if self.freed() { ", freed" } else { "" };
-        let shape: Vec<String> = self.shape.iter().map(ToString::to_string).collect();
-        format!("<hcq buffer of {} {} at {:#x}{freed}>", shape.join(" x "), self.dtype.name, self.address)
+        let shape: Vec<String> = self.shape().iter().map(ToString::to_string).collect();
+        format!("<hcq buffer of {} {} at {:#x}{freed}>", shape.join(" x "), self.dtype().name, self.address())
     }
 
     /// The address `offset` bytes into the buffer, as an argument of a launch.
@@ -180,8 +92,8 @@ impl Buffer {
         let buffer = self.get()?;
         let numpy = py.import("numpy")?;
         let fields = PyDict::new(py);
-        fields.set_item("dtype", self.dtype.name)?;
-        let array = numpy.getattr("empty")?.call((PyTuple::new(py, &self.shape)?,), Some(&fields))?;
+        fields.set_item("dtype", self.dtype().name)?;
+        let array = numpy.getattr("empty")?.call((PyTuple::new(py, self.shape())?,), Some(&fields))?;
         let mut target = Foreign::write(&array)?;
         let bytes = target.bytes_mut();
         py.detach(|| buffer.read(0, bytes))?;
@@ -197,11 +109,12 @@ impl Buffer {
         size: Option<u64>,
     ) -> Result<Bound<'py, PyBytes>, Failure> {
         let buffer = self.get()?;
-        let size = self.rest(offset, size);
-        if offset.checked_add(size).is_none_or(|end| end > self.bytes) {
+        let size = size.unwrap_or_else(|| self.bytes().saturating_sub(offset));
+        if offset.checked_add(size).is_none_or(|end| end > self.bytes()) {
             // Refused before so much is allocated: the library says why.
             buffer.read(offset, &mut [0])?;
-            let error = hcq::MemoryError::OutOfBounds { what: "buffer", offset, len: size, size: self.bytes };
+            let error =
+                hcq::MemoryError::OutOfBounds { what: "buffer", offset, len: size, size: self.bytes() };
             return Err(hcq::Error::from(error).into());
         }
         Ok(PyBytes::new_with(py, size as usize, |bytes| {
@@ -234,15 +147,7 @@ impl Buffer {
 
     /// Gives the memory back, once the work that names it has ended. Refused while another object views it.
     fn free(&self) -> Result<(), Failure> {
-        self.get()?;
-        let views = self.exports.load(Ordering::Relaxed);
-        if views > 0 {
-            let text = format!("the buffer has {views} views (memoryview, numpy, torch): drop them first");
-            return Err(PyBufferError::new_err(text).into());
-        }
-        let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner).take();
-        drop(memory);
-        Ok(())
+        self.give_back()
     }
 
     /// The memory as a DLPack capsule, for `numpy.from_dlpack` and `torch.from_dlpack`.
@@ -296,7 +201,7 @@ impl BufferAt {
     /// GPU address.
     #[getter]
     fn address(&self) -> u64 {
-        self.buffer.get().address.wrapping_add(self.offset)
+        self.buffer.get().address().wrapping_add(self.offset)
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {

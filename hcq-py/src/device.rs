@@ -9,13 +9,13 @@ use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyByteArray, PyBytes, PyDict, PyInt, PyList, PyTuple};
 
-use crate::buffer::{Buffer, source};
+use crate::buffer::{self, source};
 use crate::dtype::{self, DType};
 use crate::failure::{Failure, fact};
 use crate::graph::GraphBuilder;
-use crate::lane::Gpu;
+use crate::lane::{Gpu, Queue};
+use crate::memory::Buffer;
 use crate::program::Program;
-use crate::queue::Queue;
 
 fn seconds(value: f64, name: &str) -> Result<Duration, Failure> {
     Duration::try_from_secs_f64(value)
@@ -95,7 +95,7 @@ impl Device {
         if let Some(sides) = sides {
             let dtype = dtype.unwrap_or(dtype::BYTES);
             let buffer = py.detach(|| alloc(&self.0.device, bytes_of(&sides, dtype)))?;
-            return Ok(Buffer::wrap(py, buffer, dtype, &sides)?);
+            return Ok(buffer::wrap(py, buffer, dtype, &sides)?);
         }
         let foreign = source(data)?;
         let (dtype, shape) = match dtype {
@@ -118,7 +118,7 @@ impl Device {
         let len = foreign.len() as u64;
         let buffer = py.detach(|| alloc(&self.0.device, len))?;
         foreign.bytes(py, |bytes| py.detach(|| buffer.write(0, bytes)))?.map_err(Failure::from)?;
-        Ok(Buffer::wrap(py, buffer, dtype, &shape)?)
+        Ok(buffer::wrap(py, buffer, dtype, &shape)?)
     }
 }
 

@@ -13,8 +13,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyTuple;
 
-use crate::buffer::Buffer;
 use crate::foreign::{FORMAT, ND, RawBuffer, STRIDES};
+use crate::memory::Buffer;
 
 /// The bit of `PyBUF_F_CONTIGUOUS` beside that of strides.
 const F_CONTIGUOUS: c_int = 0x40;

@@ -7,11 +7,12 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::args::Signature;
-use crate::buffer::Buffer;
 use crate::failure::Failure;
-use crate::lane::Gpu;
+use crate::lane::{Gpu, Queue, lane};
+use crate::memory::Buffer;
+use crate::point::{SyncPoint, Timestamp};
 use crate::program::{Kernel, config};
-use crate::queue::{Copy, Queue, SyncPoint, Timestamp, lane};
+use crate::queue::Copy;
 
 /// A graph that is being recorded. Of `Device.graph`.
 #[pyclass(frozen, module = "hcq._hcq")]

@@ -1,9 +1,9 @@
 //! A queue that threads of Python share.
 
-use std::sync::{Arc, Mutex, TryLockError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::Duration;
 
-use hcq::{Error, Queue};
+use hcq::Error;
 use pyo3::prelude::*;
 
 use crate::failure::Failure;
@@ -22,7 +22,7 @@ impl Gpu {
 
     /// The queue of launches that name none. Held by the interpreter's lock from the first look to the last.
     pub fn lane(&self, _py: Python<'_>) -> Result<Arc<Lane>, Failure> {
-        let mut lane = self.lane.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut lane = self.lane.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(lane) = &*lane {
             return Ok(lane.clone());
         }
@@ -36,11 +36,11 @@ pub(crate) struct Lane {
     /// The process that opened it.
     owner: u32,
     /// Taken when it is dropped.
-    queue: Mutex<Option<Queue>>,
+    queue: Mutex<Option<hcq::Queue>>,
 }
 
 impl Lane {
-    pub fn new(queue: Queue) -> Self {
+    pub fn new(queue: hcq::Queue) -> Self {
         Self { owner: std::process::id(), queue: Mutex::new(Some(queue)) }
     }
 
@@ -48,12 +48,12 @@ impl Lane {
     pub fn with<R: Send>(
         &self,
         py: Python<'_>,
-        work: impl FnOnce(&mut Queue) -> Result<R, Error> + Send,
+        work: impl FnOnce(&mut hcq::Queue) -> Result<R, Error> + Send,
     ) -> Result<R, Failure> {
         Ok(py.detach(|| self.exclusive(work))?)
     }
 
-    fn exclusive<R>(&self, work: impl FnOnce(&mut Queue) -> Result<R, Error>) -> Result<R, Error> {
+    fn exclusive<R>(&self, work: impl FnOnce(&mut hcq::Queue) -> Result<R, Error>) -> Result<R, Error> {
         loop {
             let mut queue = match self.queue.try_lock() {
                 Ok(queue) => queue,
@@ -80,12 +80,37 @@ impl Lane {
 impl Drop for Lane {
     /// Waits for the work, at most the device's patience: without the interpreter.
     fn drop(&mut self) {
-        let queue = self.queue.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        let queue = self.queue.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         // While the interpreter ends nothing can be asked of it.
         let queue = Mutex::new(queue);
         let end = || drop(queue.lock().map(|mut queue| queue.take()));
         if Python::try_attach(|py| py.detach(end)).is_none() {
             end();
         }
+    }
+}
+
+/// Hands work to the GPU. Of `Device.queue` and `Device.copy_queue`.
+#[pyclass(frozen, weakref, module = "hcq._hcq")]
+#[derive(Debug)]
+pub(crate) struct Queue {
+    pub lane: Arc<Lane>,
+}
+
+impl Queue {
+    pub fn new(queue: hcq::Queue) -> Self {
+        Self { lane: Arc::new(Lane::new(queue)) }
+    }
+}
+
+/// The queue that is named, or the device's own.
+pub(crate) fn lane(
+    py: Python<'_>,
+    gpu: &Gpu,
+    queue: Option<&Bound<'_, Queue>>,
+) -> Result<Arc<Lane>, Failure> {
+    match queue {
+        Some(queue) => Ok(queue.get().lane.clone()),
+        None => gpu.lane(py),
     }
 }

@@ -1,7 +1,7 @@
 //! `hcq` for Python: the native half of the package `hcq`, whose other half is in `python/hcq`.
 //!
 //! Objects of Python hold objects of [`hcq`], which keep each other alive. Calls that copy, submit or wait release
-//! the interpreter; a lock that is held meanwhile is a [`lane::Lane`]'s, which says what a fork does. All other locks
+//! the interpreter; a lock that is held meanwhile is a `Lane`'s (`lane.rs`), which says what a fork does. All other locks
 //! are taken and given back while the interpreter is held, so that no fork of a program comes between.
 //!
 //! # Safety
@@ -11,12 +11,13 @@
 //! # Layers
 //!
 //! ```text
-//! module    device                      # opening, which makes all others
-//! work      graph program queue         # launches and what they are recorded in
-//! parts     args buffer                 # what work is made of
-//! memory    export foreign              # memory of one side as the other sees it
-//! facts     dtype forks lane layout source  # types of elements, queues, parameters, compilation
-//! border    explain failure             # errors as exceptions
+//! module    device                # opening, which makes all others
+//! work      graph queue program   # launches and what they are recorded in
+//! parts     args buffer           # what work is made of
+//! views     export                # memory of buffers as others see it
+//! objects   lane memory point     # queues, memory, points of work
+//! facts     dtype foreign forks layout source  # types, memory of others, forks, parameters, compilation
+//! border    failure explain       # errors as exceptions
 //! ```
 
 mod args;
@@ -31,6 +32,8 @@ mod forks;
 mod graph;
 mod lane;
 mod layout;
+mod memory;
+mod point;
 mod program;
 mod queue;
 mod source;
@@ -39,15 +42,19 @@ mod source;
 #[pyo3::pymodule]
 mod _hcq {
     #[pymodule_export]
-    use crate::buffer::{Buffer, BufferAt};
+    use crate::buffer::BufferAt;
     #[pymodule_export]
     use crate::device::{Device, open};
     #[pymodule_export]
     use crate::graph::{Graph, GraphBuilder, Node};
     #[pymodule_export]
-    use crate::program::{Kernel, Launcher, Program};
+    use crate::lane::Queue;
     #[pymodule_export]
-    use crate::queue::{Queue, SyncPoint, Timestamp};
+    use crate::memory::Buffer;
+    #[pymodule_export]
+    use crate::point::{SyncPoint, Timestamp};
+    #[pymodule_export]
+    use crate::program::{Kernel, Launcher, Program};
     #[pymodule_export]
     use crate::source::{compile, ptxas};
     use pyo3::prelude::*;

@@ -9,8 +9,8 @@ use pyo3::types::{IntoPyDict, PyTuple};
 
 use crate::args::Signature;
 use crate::failure::{Failure, fact};
-use crate::lane::Gpu;
-use crate::queue::{Queue, SyncPoint, lane};
+use crate::lane::{Gpu, Queue, lane};
+use crate::point::SyncPoint;
 
 /// Code in GPU memory. Of `Device.load`.
 #[pyclass(frozen, mapping, weakref, module = "hcq._hcq")]

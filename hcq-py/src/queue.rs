@@ -1,44 +1,13 @@
-//! Queues, points of their work, and times that the GPU takes.
+//! Recording work on queues, and handing it over.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-use hcq::{Error, QueueError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::buffer::Buffer;
 use crate::failure::Failure;
-use crate::lane::{Gpu, Lane};
+use crate::lane::Queue;
+use crate::memory::Buffer;
+use crate::point::{SyncPoint, Timestamp};
 use crate::program::{Kernel, config};
-
-/// Longest time for which a wait does not look for signals, Ctrl-C among them.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
-
-/// The queue that is named, or the device's own.
-pub(crate) fn lane(
-    py: Python<'_>,
-    gpu: &Gpu,
-    queue: Option<&Bound<'_, Queue>>,
-) -> Result<Arc<Lane>, Failure> {
-    match queue {
-        Some(queue) => Ok(queue.get().lane.clone()),
-        None => gpu.lane(py),
-    }
-}
-
-/// Hands work to the GPU. Of `Device.queue` and `Device.copy_queue`.
-#[pyclass(frozen, weakref, module = "hcq._hcq")]
-#[derive(Debug)]
-pub(crate) struct Queue {
-    lane: Arc<Lane>,
-}
-
-impl Queue {
-    pub fn new(queue: hcq::Queue) -> Self {
-        Self { lane: Arc::new(Lane::new(queue)) }
-    }
-}
 
 #[pymethods]
 impl Queue {
@@ -121,64 +90,5 @@ impl Copy {
         let (source, target) = (source.get().get()?, target.get().get()?);
         let rest = source.len().saturating_sub(from).min(target.len().saturating_sub(to));
         Ok(Self { source, from, target, to, size: size.unwrap_or(rest) })
-    }
-}
-
-/// A point in a queue's work.
-#[pyclass(frozen, module = "hcq._hcq")]
-#[derive(Debug)]
-pub(crate) struct SyncPoint(pub(crate) hcq::SyncPoint);
-
-impl SyncPoint {
-    pub fn new(point: hcq::SyncPoint) -> Self {
-        Self(point)
-    }
-}
-
-#[pymethods]
-impl SyncPoint {
-    /// Waits for everything submitted up to the point, at most `timeout` seconds. Ctrl-C ends the wait.
-    #[pyo3(signature = (timeout = 60.0))]
-    fn wait(&self, py: Python<'_>, timeout: f64) -> Result<(), Failure> {
-        let limit = Duration::try_from_secs_f64(timeout);
-        let limit = limit.map_err(|_| {
-            Failure::value(format!("the timeout is {timeout} s: every wait has one that is not negative"))
-        })?;
-        let began = Instant::now();
-        loop {
-            let rest = limit.saturating_sub(began.elapsed());
-            match py.detach(|| self.0.wait(rest.min(LOOK_EVERY))) {
-                Err(Error::Queue(QueueError::Timeout { wanted, reached, explanation, .. })) => {
-                    py.check_signals()?;
-                    let waited = if limit.is_zero() { limit } else { began.elapsed() };
-                    if waited >= limit {
-                        let error = QueueError::Timeout { waited, wanted, reached, explanation };
-                        return Err(Error::Queue(error).into());
-                    }
-                }
-                ended => return Ok(ended?),
-            }
-        }
-    }
-
-    /// Whether everything submitted up to the point is done.
-    #[getter]
-    fn done(&self) -> Result<bool, Failure> {
-        Ok(self.0.is_done()?)
-    }
-}
-
-/// A time that the GPU takes.
-#[pyclass(frozen, module = "hcq._hcq")]
-#[derive(Debug)]
-pub(crate) struct Timestamp(pub(crate) hcq::Timestamp);
-
-#[pymethods]
-impl Timestamp {
-    /// The GPU's clock in ns when the work before had ended; None before. Of a timestamp in a graph: of the last
-    /// replay that came so far.
-    #[getter]
-    fn ns(&self) -> Option<u64> {
-        self.0.ns()
     }
 }
