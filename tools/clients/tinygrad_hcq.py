@@ -15,14 +15,14 @@ import functools
 import importlib.util
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import hcq
 from tinygrad.codegen.opt.tc import TensorCore
-from tinygrad.device import BufferSpec, Compiled, CompileError, Compiler, LRUAllocator, Program, TinyELF
+from tinygrad.device import Buffer, BufferSpec, Compiled, CompileError, Compiler, LRUAllocator, Program, TinyELF
 from tinygrad.dtype import dtypes
 from tinygrad.engine.jit import GraphRunner
 from tinygrad.helpers import ALLOW_TF32, Target
@@ -107,9 +107,9 @@ class HCQAllocator(LRUAllocator["HCQDevice"]):
         src_dev.queue.wait_for(dest_dev.point)
 
 
-def arguments(bufs: tuple[Place, ...] | list[Place]) -> list[hcq.BufferAt]:
-    """Memory as a kernel's arguments."""
-    return [place.buffer.at(place.offset) for place in bufs]
+def arguments(places: Sequence[Place], vals: Sequence[int] = ()) -> list[hcq.BufferAt | int]:
+    """A kernel's arguments: the cubin has the sizes of the numbers."""
+    return [*(place.buffer.at(place.offset) for place in places), *vals]
 
 
 class HCQProgram(Program["HCQDevice"]):
@@ -121,15 +121,15 @@ class HCQProgram(Program["HCQDevice"]):
     def __call__(
         self,
         *bufs: Place,
-        global_size: tuple[int, ...] = (1, 1, 1),
-        local_size: tuple[int, ...] = (1, 1, 1),
+        global_size: tuple[int, int, int] = (1, 1, 1),
+        local_size: tuple[int, int, int] = (1, 1, 1),
         vals: tuple[int, ...] = (),
         wait: bool = False,
         timeout: int | None = None,
         **_: Any,
     ) -> float | None:
-        launch = (self.kernel, tuple(global_size), tuple(local_size), *arguments(bufs), *vals)
-        return self.dev.run(lambda queue: queue.launch(*launch), wait, timeout)
+        args = arguments(bufs, vals)
+        return self.dev.run(lambda queue: queue.launch(self.kernel, global_size, local_size, *args), wait, timeout)
 
 
 class HCQGraph(GraphRunner):
@@ -137,28 +137,30 @@ class HCQGraph(GraphRunner):
 
     def __init__(self, linear: UOp, input_uops: tuple[UOp, ...] = ()) -> None:
         super().__init__(linear, input_uops)
-        self.dev: HCQDevice = self.runtimes[0].dev
+        programs: list[Any] = self.runtimes
+        self.dev: HCQDevice = programs[0].dev
         builder = gpu().graph()
         self.nodes: list[hcq.Node] = []
-        for i, ((_, ast, bufs, device_vars), program) in enumerate(zip(self.calls, self.runtimes)):
+        for i, ((_, ast, bufs, device_vars), program) in enumerate(zip(self.calls, programs)):
             grid, block = ast.arg.launch_dims({})
             vals = [device_vars.get(var.expr, 0) for var in ast.arg.vars]
             after = [self.nodes[k] for k in self._access_resources(bufs, ast.arg.outs, i)]
-            args = (*arguments([buf._buf for buf in bufs]), *vals)
-            self.nodes.append(builder.launch(program.kernel, tuple(grid), tuple(block), *args, after=after))
+            args = arguments([buf._buf for buf in bufs], vals)
+            self.nodes.append(builder.launch(program.kernel, grid, block, *args, after=after))
         self.graph = builder.build()
 
     @staticmethod
     def supports_uop(batch_devs: list[Compiled], new_call: UOp) -> bool:
         # A replay has the grids that were recorded.
-        return GraphRunner.supports_uop(batch_devs, new_call) and all(
-            isinstance(side, int) for side in (*new_call.src[0].arg.global_size, *(new_call.src[0].arg.local_size or ()))
-        )
+        if not GraphRunner.supports_uop(batch_devs, new_call):
+            return False
+        info = new_call.src[0].arg
+        return all(isinstance(side, int) for side in (*info.global_size, *(info.local_size or ())))
 
     def __call__(self, input_uops: tuple[UOp, ...], var_vals: dict[str, int], wait: bool = False) -> float | None:
         for node, places in zip(self.nodes, self.uop_replace):
             for argument, slot in places:
-                self.graph.patch(node, argument, *arguments([input_uops[slot].buffer._buf]))
+                self.graph.patch(node, argument, *arguments([cast(Buffer, input_uops[slot].buffer)._buf]))
         for i, var, value in self.updated_vars(var_vals):
             self.graph.patch(self.nodes[i], len(self.calls[i][2]) + var, value)
         return self.dev.run(self.graph.replay, wait)
@@ -185,6 +187,7 @@ class HCQDevice(Compiled):
         after = self.queue.timestamp()
         self.point = self.queue.submit()
         self.point.wait(timeout / 1e3 if timeout else PATIENCE)
+        assert before.ns is not None and after.ns is not None  # the work has ended
         return (after.ns - before.ns) / 1e9
 
     def synchronize(self) -> None:
