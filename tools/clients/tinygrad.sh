@@ -28,7 +28,7 @@ cd "$(dirname "$0")/../.."
 profile=${BUILD_PROFILE:-release}
 cargo build --profile "$profile" -q -p ga10b-sim-preload
 library=$PWD/target/$profile/libnvgpu_sim.so
-output=$PWD/target/clients
+output=$PWD/target/clients clients=$PWD/tools/clients
 mkdir -p "$output"
 [ $# -gt 0 ] || set -- test/test_tiny.py test/device/test_hcq.py test/unit/test_gguf.py \
     test/backend/test_jit.py test/backend/test_ops.py
@@ -57,7 +57,7 @@ suite() {
 }
 
 status=0
-printf '%-28s %7s %7s %8s %8s\n' suite passed failed skipped seconds
+"$clients/summary.sh"
 for suite in "$@"; do
     log=$output/$(echo "$suite" | tr / -).log
     : >"$log"
@@ -67,18 +67,6 @@ for suite in "$@"; do
     # shellcheck disable=SC2086
     suite "$log" "${HCQDEV_WAIT_TIMEOUT_MS:-120000}" "$suite" $deselect || status=1
     for test in $(alone "$suite"); do suite "$log" 10000 "$suite::$test" || status=1; done
-    # One summary of each run: "3 failed, 407 passed, 7 skipped, 157 subtests passed in 535.65s (0:08:55)".
-    grep -E '(passed|failed|skipped|error).* in [0-9.]+s' "$log" | awk -v suite="$suite" '{
-        for (i = 2; i <= NF; i++) {
-            count = $(i - 1)
-            if ($i ~ /^passed/ && count ~ /^[0-9]+$/) passed += count
-            if ($i ~ /^(failed|errors?)/) failed += count
-            if ($i ~ /^skipped/) skipped += count
-            if ($i == "in") seconds += $(i + 1)
-        }
-    } END {
-        if (NR == 0) { printf "%-28s did not end\n", suite; exit }
-        printf "%-28s %7d %7d %8d %8.0f\n", suite, passed, failed, skipped, seconds
-    }'
+    "$clients/summary.sh" "$suite" "$log"
 done
 exit $status
