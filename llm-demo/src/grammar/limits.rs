@@ -1,7 +1,9 @@
 //! Grammars that are refused before they are compiled: those that take too long, and those that the compiler
 //! reads in another way than JSON Schema means.
 
-use serde_json::{Number, Value};
+use std::collections::HashSet;
+
+use serde_json::{Map, Number, Value};
 
 /// Lists and objects within each other in a schema.
 const MOST_DEPTH: usize = 64;
@@ -15,7 +17,8 @@ const MOST_EXACT: f64 = 9_007_199_254_740_992.0;
 /// An error if a schema has too much of what takes time, or a number or a pattern that the compiler reads
 /// otherwise.
 pub fn check_schema(schema: &Value) -> Result<(), String> {
-    let mut walk = Walk { objects: 0, parts: 0, place: vec!["#".into()], in_data: false };
+    let (place, done) = (vec!["#".into()], HashSet::new());
+    let mut walk = Walk { root: schema, done, objects: 0, parts: 0, place, in_data: false };
     walk.add(schema)
 }
 
@@ -28,7 +31,10 @@ pub fn check_lark(text: &str) -> Result<(), String> {
 }
 
 /// Counts of the parts of a schema that take time.
-struct Walk {
+struct Walk<'a> {
+    root: &'a Value,
+    /// Schemas that no `$ref` leads back to without a value between.
+    done: HashSet<*const Value>,
     objects: usize,
     parts: usize,
     /// The place in the schema: a pointer's steps.
@@ -37,7 +43,7 @@ struct Walk {
     in_data: bool,
 }
 
-impl Walk {
+impl Walk<'_> {
     /// Adds the part of a schema that is at `place`.
     fn add(&mut self, value: &Value) -> Result<(), String> {
         if self.place.len() > MOST_DEPTH + 1 {
@@ -56,6 +62,11 @@ impl Walk {
                 }
                 if self.parts > MOST_PARTS {
                     return Err(format!("the schema has more than {MOST_PARTS} parts in allOf"));
+                }
+                if !self.in_data {
+                    self.check_names(fields)?;
+                    let leads_back = leads_back(self.root, value, &mut Vec::new(), &mut self.done);
+                    leads_back.map_err(|what| self.wrong(what))?;
                 }
                 fields.iter().try_for_each(|(name, value)| self.field(name, value))
             }
@@ -105,8 +116,87 @@ impl Walk {
         }
     }
 
+    /// An error for a schema whose names for itself or for others the compiler reads otherwise.
+    fn check_names(&self, fields: &Map<String, Value>) -> Result<(), String> {
+        let text = |name: &str| fields.get(name).and_then(Value::as_str);
+        if self.place.len() > 1 && fields.contains_key("$id") && fields.iter().any(has_reference) {
+            return Err(self.wrong("a $ref below a $id within the schema is not supported"));
+        }
+        if text("$ref").is_some_and(|pointer| pointer.contains(['~', '%'])) {
+            return Err(self.wrong("a $ref with ~ or % is not supported: name the definition otherwise"));
+        }
+        match text("$schema") {
+            Some(draft) if !is_draft(draft) => {
+                let draft: String = draft.chars().take(100).collect();
+                Err(self.wrong(&format!("the $schema {draft:?} is none of the drafts 4 to 2020-12")))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn wrong(&self, what: &str) -> String {
         format!("{}: {what}", self.place.join("/"))
+    }
+}
+
+/// Whether a field, or one within it, is a `$ref`.
+fn has_reference((name, value): (&String, &Value)) -> bool {
+    match value {
+        Value::String(_) => name == "$ref",
+        Value::Array(list) => list.iter().any(|value| has_reference((name, value))),
+        Value::Object(fields) => fields.iter().any(has_reference),
+        _ => false,
+    }
+}
+
+fn is_draft(name: &str) -> bool {
+    let name = name.trim_end_matches('#');
+    let path = name.split_once("://json-schema.org/").map(|(_, path)| path);
+    matches!(
+        path,
+        Some(
+            "draft/2020-12/schema"
+                | "draft/2019-09/schema"
+                | "draft-07/schema"
+                | "draft-06/schema"
+                | "draft-04/schema"
+                | "schema"
+        )
+    )
+}
+
+/// An error if `schema` asks of a value, by `$ref`s alone, that it is what `schema` asks: JSON Schema gives that no
+/// meaning, and no text would end.
+fn leads_back(
+    root: &Value,
+    schema: &Value,
+    path: &mut Vec<*const Value>,
+    done: &mut HashSet<*const Value>,
+) -> Result<(), &'static str> {
+    let this: *const Value = schema;
+    if path.contains(&this) {
+        return Err("a $ref leads back to itself without a value between");
+    }
+    // A path of more is through more objects than a schema may have.
+    if done.contains(&this) || path.len() > MOST_OBJECTS {
+        return Ok(());
+    }
+    path.push(this);
+    let target = schema.get("$ref").and_then(Value::as_str).and_then(|pointer| target(root, pointer));
+    let lists = ["allOf", "anyOf", "oneOf"].into_iter().filter_map(|name| schema.get(name)?.as_array());
+    for next in target.into_iter().chain(lists.flatten()) {
+        leads_back(root, next, path, done)?;
+    }
+    path.pop();
+    done.insert(this);
+    Ok(())
+}
+
+/// The schema at a pointer, which has no escapes.
+fn target<'a>(root: &'a Value, pointer: &str) -> Option<&'a Value> {
+    match pointer.strip_prefix('#')? {
+        "" | "/" => Some(root),
+        path => root.pointer(path),
     }
 }
 

@@ -8,12 +8,16 @@
 mod calls;
 mod limits;
 #[cfg(test)]
+mod suite;
+#[cfg(test)]
 mod tests;
+mod wording;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::panic::resume_unwind;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use anyhow::{Context, ensure};
@@ -37,6 +41,8 @@ const SPACES: &str = r"( |\n[ \t]{0,20})";
 const STACK: usize = 256 << 20;
 /// Schemas that are compiled to find the part that is wrong.
 const MOST_TRIES: usize = 256;
+/// Formats that are warned of.
+const MOST_WARNED: usize = 100;
 
 /// A constraint of a text.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,6 +60,8 @@ pub enum Grammar {
 /// Compiles grammars for a vocabulary.
 pub struct Compiler {
     factory: ParserFactory,
+    /// Formats that were warned of.
+    warned: Mutex<BTreeSet<String>>,
 }
 
 impl Grammar {
@@ -143,7 +151,7 @@ impl Compiler {
             verbose_errors: false,
             ..ParserLimits::default()
         };
-        Ok(Self { factory })
+        Ok(Self { factory, warned: Mutex::default() })
     }
 
     /// The constraint of a text by `grammar`.
@@ -152,6 +160,13 @@ impl Compiler {
     /// The fault of the grammar, and its place in a schema.
     pub fn compile(&self, grammar: &Grammar) -> Result<Box<dyn Constraint>, String> {
         grammar.check()?;
+        let mut grammar = grammar.clone();
+        match &mut grammar {
+            Grammar::Schema(schema) => self.reword(schema),
+            Grammar::Calls(calls) => calls.functions.iter_mut().for_each(|(_, schema)| self.reword(schema)),
+            Grammar::Object | Grammar::Lark(_) => {}
+        }
+        let grammar = &grammar;
         on_a_large_stack(|| match self.matcher(grammar) {
             Ok(matcher) => Ok(Box::new(Text { start: matcher.clone(), matcher }) as Box<dyn Constraint>),
             Err(message) => Err(match grammar {
@@ -160,6 +175,18 @@ impl Compiler {
                 _ => message,
             }),
         })
+    }
+
+    /// A schema in the compiler's words; warns of each unknown format once.
+    fn reword(&self, schema: &mut Value) {
+        let mut ignored = |format: &str| {
+            let format: String = format.chars().take(100).collect();
+            let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+            if warned.len() < MOST_WARNED && warned.insert(format.clone()) {
+                tracing::warn!("a schema has the format {format:?}, which is not known and is ignored");
+            }
+        };
+        wording::reword(schema, &mut ignored);
     }
 
     fn matcher(&self, grammar: &Grammar) -> Result<Matcher, String> {

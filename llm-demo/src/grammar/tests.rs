@@ -27,7 +27,7 @@ impl Noise {
 }
 
 /// Of the embedded model.
-fn words() -> &'static (Tokenizer, Compiler) {
+pub(super) fn words() -> &'static (Tokenizer, Compiler) {
     static WORDS: LazyLock<(Tokenizer, Compiler)> = LazyLock::new(|| {
         let tokenizer = Tokenizer::from_gguf(&embedded::model().expect("a model").gguf).expect("a tokenizer");
         let compiler = Compiler::new(&tokenizer).expect("a compiler");
@@ -241,10 +241,9 @@ fn a_grammar_of_larks_notation_is_obeyed() {
     assert!(serde_json::from_str::<Value>(&object).expect("JSON").is_object(), "{object}");
 }
 
-/// Whether a grammar accepts a whole text.
-fn obeys(calls: &Calls, text: &str) -> bool {
-    let (tokenizer, compiler) = words();
-    let mut constraint = compiler.compile(&Grammar::Calls(calls.clone())).expect("a grammar");
+/// Whether a constraint, from its beginning, accepts a whole text.
+pub(super) fn accepts_text(constraint: &mut Box<dyn Constraint>, text: &str) -> bool {
+    let (tokenizer, _) = words();
     constraint.begin();
     let allowed = |constraint: &mut Box<dyn Constraint>, token: u32| {
         let mut logits = vec![0.0; tokenizer.vocab()];
@@ -252,12 +251,17 @@ fn obeys(calls: &Calls, text: &str) -> bool {
     };
     let mut complete = false;
     for token in tokenizer.encode_plain(text).expect("tokens") {
-        if complete || !allowed(&mut constraint, token) {
+        if complete || !allowed(constraint, token) {
             return false;
         }
         complete = constraint.accept(token).expect("it may come");
     }
-    complete || allowed(&mut constraint, tokenizer.ends()[0])
+    complete || allowed(constraint, tokenizer.ends()[0])
+}
+
+fn obeys(calls: &Calls, text: &str) -> bool {
+    let mut constraint = words().1.compile(&Grammar::Calls(calls.clone())).expect("a grammar");
+    accepts_text(&mut constraint, text)
 }
 
 #[test]
@@ -360,7 +364,7 @@ fn what_is_wrong_with_a_schema_is_said_with_its_place() {
     let lark = |text: &str| compiler.compile(&Grammar::Lark(text.into())).expect_err("no grammar");
     assert!(lark("start: nothing").contains("nothing"));
     assert!(!lark("").is_empty());
-    for grammar in [json!({}), json!(true), json!({"$ref": "#"}), json!({"title": "all"})] {
+    for grammar in [json!({}), json!(true), json!({"title": "all"})] {
         assert!(compiler.compile(&Grammar::Schema(grammar.clone())).is_ok(), "{grammar}");
     }
 }
@@ -386,7 +390,7 @@ fn hostile_schemas_end_in_an_error_or_in_a_grammar() {
         (chain(20), ""),
         (chain(500), ""),
         (chain(2500), "more than 512 objects"),
-        (json!({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}), ""),
+        (json!({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}), "leads back to itself"),
         (json!({"type": "string", "minLength": 1_000_000_000, "maxLength": 2_000_000_000u64}), ""),
         (json!({"type": "string", "maxLength": u64::MAX}), "decimal"),
         (json!({"type": "array", "minItems": 10_000_000, "items": {"type": "null"}}), ""),

@@ -24,7 +24,7 @@ let model = "";
 const thread = new Thread(at("log"), at("scroll"), at("down"), {
   regenerate: (from) => goOn(current.messages.slice(0, from), "The answer before is gone."),
   edit,
-  retry: () => answer(current),
+  retry,
   settings: () => dialog.open(settings, current.system, "key"),
   begin,
 });
@@ -130,6 +130,12 @@ function goOn(messages, lost) {
     keep(conversation);
     choose(conversation);
   });
+}
+
+// Asks again after a failure; half an answer is none.
+function retry() {
+  const { messages } = current;
+  goOn(messages.at(-1)?.role === "assistant" ? messages.slice(0, -1) : messages, "");
 }
 
 function edit(index, text) {

@@ -218,7 +218,7 @@ fn the_page_has_all_its_files_and_may_use_no_others() {
     assert_eq!(server.get("/page/%ff").status, 400);
 }
 
-/// What follows `before` in a text up to a quotation mark, each time.
+/// The pieces of a text between each `before` and the next quotation mark.
 fn quoted(text: &str, before: &str) -> Vec<String> {
     let rest = text.split(before).skip(1);
     rest.filter_map(|rest| Some(rest.split_once('"')?.0.to_owned())).collect()
