@@ -724,7 +724,8 @@ enum hcq_status hcq_timestamp_free(struct hcq_timestamp *timestamp);
 enum hcq_status hcq_timestamp_ns(const struct hcq_timestamp *timestamp,
                                  uint64_t *ns);
 
-// Nanoseconds from one timestamp of a device to another, negative where `end` was taken first.
+// Nanoseconds from one timestamp of a device to another, negative where `end` was taken first. That they are of one
+// device is not checked.
 enum hcq_status hcq_timestamp_elapsed(const struct hcq_timestamp *begin,
                                       const struct hcq_timestamp *end,
                                       int64_t *ns);
@@ -803,8 +804,9 @@ enum hcq_status hcq_queue_open(const struct hcq_device *device, struct hcq_queue
 // Opens a queue for copies alone, which run beside the launches of other queues.
 enum hcq_status hcq_queue_open_copy(const struct hcq_device *device, struct hcq_queue **queue);
 
-// Frees a queue: discards what was not submitted, and waits for what was, at most the device's patience. `NULL` is
-// no error.
+// Frees a queue: discards what was not submitted, and waits for what was, at most the device's patience (60 s by
+// default). Work that does not end is stopped then, and with it all queues of the device: later calls are
+// `HCQ_ERROR_LOST`. `NULL` is no error.
 enum hcq_status hcq_queue_free(struct hcq_queue *queue);
 
 // Records a launch. `args` may be `NULL` for none. Launches without a barrier between them may overlap.

@@ -114,7 +114,10 @@ fn orders(count: usize) -> Vec<Vec<usize>> {
     shorter.iter().flat_map(|order| (0..count).map(move |at| with(order, at))).collect()
 }
 
-fn cases(file: &Path) -> Vec<(String, Value, Vec<(Value, bool)>)> {
+/// A description, a schema, and instances with whether they are valid.
+type Case = (String, Value, Vec<(Value, bool)>);
+
+fn cases(file: &Path) -> Vec<Case> {
     let text = fs::read_to_string(file).expect("a file of the suite");
     let cases: Vec<Value> = serde_json::from_str(&text).expect("JSON");
     let case = |case: &Value| {

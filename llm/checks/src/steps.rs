@@ -3,6 +3,7 @@
 
 use anyhow::{Result, ensure};
 use ga10b_llm::cache::BLOCK;
+use ga10b_llm::engine::PAGE;
 use ga10b_llm::model::Config;
 use ga10b_llm::synthesize::Synthesis;
 use ga10b_llm::{CacheType, Decoder, Engine, EngineOptions, Mode, Model};
@@ -151,12 +152,12 @@ impl Place<'_> {
         Ok(())
     }
 
-    /// The byte offsets of what it holds, codes before scales.
+    /// The byte offsets of what it holds, codes before scales. The context is one page.
     fn of(&self, position: usize) -> impl Iterator<Item = (usize, Cached)> {
         let (head_dim, kv_heads) = (self.config.head_dim, self.config.kv_heads);
-        let all = kv_heads * CONTEXT * head_dim;
+        let all = kv_heads * PAGE * head_dim;
         let rows = move |len: usize| {
-            (0..kv_heads).flat_map(move |head| (0..len).map(move |i| (head * CONTEXT + position) * len + i))
+            (0..kv_heads).flat_map(move |head| (0..len).map(move |i| (head * PAGE + position) * len + i))
         };
         let (bytes, what, blocks) = match self.kv {
             CacheType::F16 => (2, Cached::Half, 0),
@@ -172,6 +173,17 @@ mod tests {
     use super::*;
     use ga10b_tests::conformance::Runner;
     use hcq::Selector;
+
+    /// What a step caches is there for each head: nothing of what is compared is memory that nothing wrote.
+    #[test]
+    fn every_head_has_cached_something_at_every_position() {
+        let steps = Steps { mix: "f16", kv: CacheType::F16 };
+        let config = steps.model().unwrap().config;
+        let results = steps.run(Runner::open(Selector::Sim).unwrap().device()).unwrap();
+        for head in results[STEPS..].iter().flat_map(|words| words.chunks(config.head_dim)) {
+            assert!(head.iter().any(|word| *word != 0));
+        }
+    }
 
     /// A code that differs by one changes the logits of its step and of later ones, and none before.
     #[test]
