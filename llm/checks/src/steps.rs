@@ -174,7 +174,7 @@ mod tests {
     use ga10b_tests::conformance::Runner;
     use hcq::Selector;
 
-    /// What a step caches is there for each head: nothing of what is compared is memory that nothing wrote.
+    /// Nothing of the caches that are compared is memory that nothing wrote.
     #[test]
     fn every_head_has_cached_something_at_every_position() {
         let steps = Steps { mix: "f16", kv: CacheType::F16 };
