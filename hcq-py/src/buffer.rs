@@ -6,6 +6,7 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 
+use crate::away::away;
 use crate::dtype::DType;
 use crate::export;
 use crate::failure::Failure;
@@ -96,8 +97,26 @@ impl Buffer {
         let array = numpy.getattr("empty")?.call((PyTuple::new(py, self.shape())?,), Some(&fields))?;
         let mut target = Foreign::write(&array)?;
         let bytes = target.bytes_mut();
-        py.detach(|| buffer.read(0, bytes))?;
+        away(py, || buffer.read(0, bytes))?;
         Ok(array)
+    }
+
+    /// A copy for numpy, as `read` makes it. Memory of the CPU it sees without one.
+    #[pyo3(signature = (dtype = None, copy = None))]
+    fn __array__<'py>(
+        &self,
+        py: Python<'py>,
+        dtype: Option<&Bound<'py, PyAny>>,
+        copy: Option<bool>,
+    ) -> Result<Bound<'py, PyAny>, Failure> {
+        if copy == Some(false) {
+            return Err(Failure::value("the memory of a GPU cannot be seen without a copy"));
+        }
+        let array = self.read(py)?;
+        match dtype {
+            Some(dtype) => Ok(array.call_method1("astype", (dtype,))?),
+            None => Ok(array),
+        }
     }
 
     /// Copies `size` bytes from `offset` on.
@@ -118,7 +137,7 @@ impl Buffer {
             return Err(hcq::Error::from(error).into());
         }
         Ok(PyBytes::new_with(py, size as usize, |bytes| {
-            py.detach(|| buffer.read(offset, bytes)).map_err(|error| Failure::from(error).into())
+            away(py, || buffer.read(offset, bytes)).map_err(|error| Failure::from(error).into())
         })?)
     }
 
@@ -128,7 +147,7 @@ impl Buffer {
         let buffer = self.get()?;
         let mut target = Foreign::write(target)?;
         let bytes = target.bytes_mut();
-        Ok(py.detach(|| buffer.read(offset, bytes))?)
+        Ok(away(py, || buffer.read(offset, bytes))?)
     }
 
     /// Copies `data`, an object with memory, to `offset` bytes on.
@@ -136,7 +155,7 @@ impl Buffer {
     fn write(&self, py: Python<'_>, data: &Bound<'_, PyAny>, offset: u64) -> Result<(), Failure> {
         let buffer = self.get()?;
         let source = source(data)?;
-        source.bytes(py, |bytes| py.detach(|| buffer.write(offset, bytes)))?.map_err(Failure::from)
+        source.bytes(py, |bytes| away(py, || buffer.write(offset, bytes)))?.map_err(Failure::from)
     }
 
     /// Names the buffer in what the checks of the software GPU find.

@@ -9,9 +9,11 @@ use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyByteArray, PyBytes, PyDict, PyInt, PyList, PyTuple};
 
+use crate::away::away;
 use crate::buffer::{self, source};
 use crate::dtype::{self, DType};
 use crate::failure::{Failure, fact};
+use crate::foreign::Foreign;
 use crate::graph::GraphBuilder;
 use crate::lane::{Gpu, Queue};
 use crate::memory::Buffer;
@@ -64,7 +66,7 @@ pub(crate) fn open(
     if let Some(profile) = profile {
         options.profile = profile.parse().map_err(|bad: hcq::BadProfile| Failure::value(bad.to_string()))?;
     }
-    let device = py.detach(|| hcq::Device::open_with(selector, options))?;
+    let device = away(py, || hcq::Device::open_with(selector, options))?;
     Ok(Device(Arc::new(Gpu::new(device))))
 }
 
@@ -83,8 +85,13 @@ impl Device {
         alloc: impl FnOnce(&hcq::Device, u64) -> Result<hcq::Buffer, hcq::Error> + Send,
     ) -> Result<Bound<'py, Buffer>, Failure> {
         let dtype = dtype.map(dtype::of_argument).transpose()?;
+        // numpy's numbers are counts too, and have memory of their own.
+        let is_number = |data: &Bound<'_, PyAny>| {
+            let is_scalar = Foreign::read(data).is_some_and(|foreign| foreign.is_scalar());
+            is_scalar && data.hasattr("__index__").unwrap_or(false)
+        };
         let sides: Option<Vec<usize>> = match () {
-            () if data.is_instance_of::<PyInt>() => Some(vec![data.extract()?]),
+            () if data.is_instance_of::<PyInt>() || is_number(data) => Some(vec![data.extract()?]),
             () if data.is_instance_of::<PyTuple>() || data.is_instance_of::<PyList>() => {
                 Some(data.extract().map_err(|_| {
                     Failure::kind("a list or tuple is the shape of a buffer; pass data as a numpy array")
@@ -94,12 +101,19 @@ impl Device {
         };
         if let Some(sides) = sides {
             let dtype = dtype.unwrap_or(dtype::BYTES);
-            let buffer = py.detach(|| alloc(&self.0.device, bytes_of(&sides, dtype)))?;
+            let buffer = away(py, || alloc(&self.0.device, bytes_of(&sides, dtype)))?;
             return Ok(buffer::wrap(py, buffer, dtype, &sides)?);
         }
         let foreign = source(data)?;
         let (dtype, shape) = match dtype {
             None => (foreign.dtype()?, foreign.shape()),
+            Some(dtype) if foreign.dtype().is_ok_and(|own| own != dtype && own != dtype::BYTES) => {
+                let own = foreign.dtype()?.name;
+                return Err(Failure::kind(format!(
+                    "the data are {own}, not {}: pass data.astype(..), or data.view(..) for the same bytes",
+                    dtype.name
+                )));
+            }
             // Bytes as elements of that type.
             Some(dtype) if foreign.len().is_multiple_of(dtype.size) => {
                 let same = foreign.dtype().is_ok_and(|own| own == dtype);
@@ -116,8 +130,8 @@ impl Device {
         // A scalar is an array of one.
         let shape = if shape.is_empty() { vec![foreign.len() / dtype.size] } else { shape };
         let len = foreign.len() as u64;
-        let buffer = py.detach(|| alloc(&self.0.device, len))?;
-        foreign.bytes(py, |bytes| py.detach(|| buffer.write(0, bytes)))?.map_err(Failure::from)?;
+        let buffer = away(py, || alloc(&self.0.device, len))?;
+        foreign.bytes(py, |bytes| away(py, || buffer.write(0, bytes)))?.map_err(Failure::from)?;
         Ok(buffer::wrap(py, buffer, dtype, &shape)?)
     }
 }
@@ -197,17 +211,17 @@ impl Device {
             [one] => one,
             _ => Images::new(&images).for_sm(sm).map_err(hcq::Error::from)?,
         };
-        Ok(py.detach(|| Program::load(&self.0, cubin))?)
+        Ok(away(py, || Program::load(&self.0, cubin))?)
     }
 
     /// Opens a queue for launches and copies.
     fn queue(&self, py: Python<'_>) -> Result<Queue, Failure> {
-        Ok(Queue::new(py.detach(|| self.0.device.queue())?))
+        Ok(Queue::new(away(py, || self.0.device.queue())?))
     }
 
     /// Opens a queue for copies, which run beside the launches of other queues.
     fn copy_queue(&self, py: Python<'_>) -> Result<Queue, Failure> {
-        Ok(Queue::new(py.detach(|| self.0.device.copy_queue())?))
+        Ok(Queue::new(away(py, || self.0.device.copy_queue())?))
     }
 
     /// Starts to record a graph.
@@ -262,12 +276,12 @@ impl Device {
 
     /// Gives back the memory of freed buffers that is kept for later ones.
     fn trim(&self, py: Python<'_>) -> Result<(), Failure> {
-        Ok(py.detach(|| self.0.device.trim())?)
+        Ok(away(py, || self.0.device.trim())?)
     }
 
     /// Allocates the memory for stacks of `stack` bytes per thread now.
     fn reserve_stacks(&self, py: Python<'_>, stack: u32) -> Result<(), Failure> {
-        Ok(py.detach(|| self.0.device.reserve_stacks(stack))?)
+        Ok(away(py, || self.0.device.reserve_stacks(stack))?)
     }
 
     fn __repr__(&self) -> String {
@@ -280,6 +294,9 @@ impl Device {
 fn image(code: &Bound<'_, PyAny>, sm: u32) -> Result<Vec<u8>, Failure> {
     if code.is_instance_of::<PyBytes>() || code.is_instance_of::<PyByteArray>() {
         return Ok(code.extract()?);
+    }
+    if code.extract::<String>().is_ok_and(|text| text.contains('\n')) {
+        return Err(Failure::value("this is a text, and no path: hcq.Source(text) compiles PTX"));
     }
     if let Ok(path) = code.extract::<PathBuf>() {
         return std::fs::read(&path).map_err(|error| {

@@ -62,13 +62,25 @@ pub(crate) fn of_format(format: &CStr) -> Option<&'static DType> {
 
 /// The type that an argument `dtype` names: a name, or what numpy makes a dtype of.
 pub(crate) fn of_argument(dtype: &Bound<'_, PyAny>) -> Result<&'static DType, Failure> {
-    let name = match dtype.cast::<PyString>() {
-        Ok(name) => name.to_string(),
-        Err(_) => dtype.py().import("numpy")?.getattr("dtype")?.call1((dtype,))?.getattr("name")?.to_string(),
-    };
-    if let Some(known) = ALL.iter().find(|dtype| dtype.name == name) {
+    let known = |name: &str| ALL.iter().find(|dtype| dtype.name == name);
+    let named = dtype.cast::<PyString>().ok().map(|name| name.to_string());
+    if let Some(known) = named.as_deref().and_then(known) {
         return Ok(known);
     }
+    // What else there is, such as "<f4" and numpy.float32, numpy knows.
+    let numpy = dtype.py().import("numpy").and_then(|numpy| numpy.getattr("dtype")?.call1((dtype,)));
+    let name = match (numpy, named) {
+        (Ok(numpy), _) if numpy.getattr("isnative")?.extract()? => {
+            let name = numpy.getattr("name")?.to_string();
+            if let Some(known) = known(&name) {
+                return Ok(known);
+            }
+            name
+        }
+        (Ok(numpy), _) => numpy.str()?.to_string(),
+        (Err(_), Some(name)) => name,
+        (Err(error), None) => return Err(error.into()),
+    };
     let names: Vec<&str> = ALL.iter().map(|dtype| dtype.name).collect();
     Err(Failure::kind(format!("dtype {name} is not known here; there are {}", names.join(", "))))
 }

@@ -89,17 +89,31 @@ impl Drop for Foreign {
     }
 }
 
+/// Whether elements are, or have among their fields, objects of Python: the letter `O` outside the names of fields,
+/// which stand between colons (source: PEP 3118).
+fn has_objects(format: &CStr) -> bool {
+    format.to_bytes().split(|byte| *byte == b':').step_by(2).any(|part| part.contains(&b'O'))
+}
+
 impl Foreign {
     fn with(object: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Self> {
         let mut view = Box::new(RawBuffer::EMPTY);
         // SAFETY: a live object, and a view to fill.
         match unsafe { PyObject_GetBuffer(object.as_ptr(), &raw mut *view, flags) } {
-            0 => Ok(Self { view }),
+            0 => {
+                let found = Self { view };
+                match has_objects(found.format()) {
+                    false => Ok(found),
+                    true => {
+                        Err(PyBufferError::new_err("the elements are Python objects, which are no bytes"))
+                    }
+                }
+            }
             _ => Err(PyErr::fetch(object.py())),
         }
     }
 
-    /// The memory of `object` for reading; none where it has no such memory to show.
+    /// The memory of `object` for reading; none where it has no such memory to show, or objects in it.
     pub fn read(object: &Bound<'_, PyAny>) -> Option<Self> {
         Self::with(object, FORMAT | STRIDES).ok()
     }

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::args::Signature;
+use crate::away::away;
 use crate::failure::Failure;
 use crate::lane::{Gpu, Queue, lane};
 use crate::memory::Buffer;
@@ -108,7 +109,7 @@ impl GraphBuilder {
     fn build(&self, py: Python<'_>) -> Result<Graph, Failure> {
         let builder = self.builder.lock().unwrap_or_else(PoisonError::into_inner).take();
         let builder = builder.ok_or_else(built)?;
-        let graph = py.detach(|| builder.build())?;
+        let graph = away(py, || builder.build())?;
         Ok(Graph { gpu: self.gpu.clone(), graph })
     }
 }
@@ -162,7 +163,7 @@ impl Graph {
             None => hcq::Args::new(),
         };
         // SAFETY: as the crate's documentation says.
-        Ok(py.detach(|| unsafe { self.graph.patch_args(node.id, index, &args) })?)
+        Ok(away(py, || unsafe { self.graph.patch_args(node.id, index, &args) })?)
     }
 
     /// Number of launches.

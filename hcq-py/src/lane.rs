@@ -6,6 +6,7 @@ use std::time::Duration;
 use hcq::Error;
 use pyo3::prelude::*;
 
+use crate::away::away;
 use crate::failure::Failure;
 
 /// An open device, with the queue of launches that name none.
@@ -50,7 +51,7 @@ impl Lane {
         py: Python<'_>,
         work: impl FnOnce(&mut hcq::Queue) -> Result<R, Error> + Send,
     ) -> Result<R, Failure> {
-        Ok(py.detach(|| self.exclusive(work))?)
+        Ok(away(py, || self.exclusive(work))?)
     }
 
     fn exclusive<R>(&self, work: impl FnOnce(&mut hcq::Queue) -> Result<R, Error>) -> Result<R, Error> {
@@ -84,7 +85,7 @@ impl Drop for Lane {
         // While the interpreter ends nothing can be asked of it.
         let queue = Mutex::new(queue);
         let end = || drop(queue.lock().map(|mut queue| queue.take()));
-        if Python::try_attach(|py| py.detach(end)).is_none() {
+        if Python::try_attach(|py| away(py, end)).is_none() {
             end();
         }
     }

@@ -16,11 +16,12 @@
 //! parts     args buffer           # what work is made of
 //! views     export                # memory of buffers as others see it
 //! objects   lane memory point     # queues, memory, points of work
-//! facts     dtype foreign forks layout source  # types, memory of others, forks, parameters, compilation
+//! facts     away dtype foreign forks layout source  # types, memory of others, forks, parameters, compilation
 //! border    failure explain       # errors as exceptions
 //! ```
 
 mod args;
+mod away;
 mod buffer;
 mod device;
 mod dtype;
@@ -41,6 +42,8 @@ mod source;
 /// The native half of the package `hcq`.
 #[pyo3::pymodule]
 mod _hcq {
+    #[pymodule_export]
+    use crate::away::end;
     #[pymodule_export]
     use crate::buffer::BufferAt;
     #[pymodule_export]

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use hcq::{Error, QueueError};
 use pyo3::prelude::*;
 
+use crate::away::away;
 use crate::failure::Failure;
 
 /// Longest time for which a wait does not look for signals, Ctrl-C among them.
@@ -33,7 +34,7 @@ impl SyncPoint {
         let began = Instant::now();
         loop {
             let rest = limit.saturating_sub(began.elapsed());
-            match py.detach(|| self.0.wait(rest.min(LOOK_EVERY))) {
+            match away(py, || self.0.wait(rest.min(LOOK_EVERY))) {
                 Err(Error::Queue(QueueError::Timeout { wanted, reached, explanation, .. })) => {
                     py.check_signals()?;
                     let waited = if limit.is_zero() { limit } else { began.elapsed() };

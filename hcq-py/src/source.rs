@@ -6,6 +6,7 @@ use ptxgen::{Error, KernelCache, Ptxas, Target};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use crate::away::away;
 use crate::failure::Failure;
 
 fn failure(py: Python<'_>, error: &Error) -> Failure {
@@ -29,7 +30,7 @@ fn find(own: Option<PathBuf>) -> Result<Ptxas, Error> {
 #[pyfunction]
 #[pyo3(signature = (own = None))]
 pub(crate) fn ptxas(py: Python<'_>, own: Option<PathBuf>) -> Result<(String, String), Failure> {
-    let found = py.detach(|| find(own)).map_err(|error| failure(py, &error))?;
+    let found = away(py, || find(own)).map_err(|error| failure(py, &error))?;
     Ok((found.path().display().to_string(), found.version().to_owned()))
 }
 
@@ -52,6 +53,6 @@ pub(crate) fn compile<'py>(
             None => ptxas.compile(ptx, target),
         }
     };
-    let cubin = py.detach(compile).map_err(|error| failure(py, &error))?;
+    let cubin = away(py, compile).map_err(|error| failure(py, &error))?;
     Ok(PyBytes::new(py, &cubin))
 }

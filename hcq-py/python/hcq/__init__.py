@@ -9,6 +9,7 @@
     result = c.read()
 """
 
+import atexit as _atexit
 from ctypes import c_double as f64
 from ctypes import c_float as f32
 from ctypes import c_int8 as i8
@@ -20,6 +21,7 @@ from ctypes import c_uint16 as u16
 from ctypes import c_uint32 as u32
 from ctypes import c_uint64 as u64
 
+from . import _hcq
 from ._hcq import (
     Buffer,
     BufferAt,
@@ -58,6 +60,9 @@ from .errors import (
 )
 from .facts import ClockPair, Fault, Info, Mapping, Occupancy
 from .source import Source
+
+# Threads that are in a call of this package when the interpreter ends stay there.
+_atexit.register(_hcq.end)
 
 __all__ = [
     "Buffer",

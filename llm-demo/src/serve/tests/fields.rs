@@ -44,7 +44,7 @@ fn a_field_of_another_type_is_named() {
         ("prompt", json!([1, "a"]), "prompt has to be a string or a list of token numbers"),
         ("prompt", json!([-1]), "prompt has to be a string or a list of token numbers"),
         ("prompt", json!([1024]), "token 1024 is outside the vocabulary of 1024"),
-        ("prompt", json!("very ".repeat(300)), "the context has 256"),
+        ("prompt", json!("very ".repeat(300)), "maximum context length is 256 tokens"),
         ("n", json!("2"), "n has to be a whole number from 0 on"),
     ] {
         let mut body = json!({"prompt": "a", "max_tokens": 1});
