@@ -246,6 +246,50 @@ pub struct Capture {
 }
 
 impl Capture {
+    /// No fault, of a program with that address space.
+    #[must_use]
+    pub fn new(outcome: Outcome, error: String, map: Document) -> Self {
+        Self {
+            outcome,
+            device: String::new(),
+            launched: String::new(),
+            came_back: Vec::new(),
+            error,
+            notifier: 0,
+            sms: Vec::new(),
+            address: None,
+            is_mmu_fault: false,
+            fault_type: None,
+            log: Vec::new(),
+            map,
+        }
+    }
+
+    /// A fault as the library reports it.
+    #[must_use]
+    pub fn of_fault(report: &hcq::FaultReport, map: Document) -> Self {
+        let register = |value: u32| Hex(value.into());
+        let sms = report.raw.sms.iter().map(|sm| SmRegisters {
+            sm_id: sm.sm,
+            global_esr: register(sm.global_esr),
+            warp_esr: register(sm.warp_esr),
+            pc: Hex(sm.pc),
+        });
+        let (is_mmu_fault, fault_type) = match report.kind {
+            hcq::FaultKind::Mmu { fault_type } => (true, fault_type),
+            _ => (false, None),
+        };
+        Self {
+            notifier: report.raw.notifier,
+            sms: sms.collect(),
+            address: report.address.map(|address| Hex(address.raw())),
+            is_mmu_fault,
+            fault_type,
+            log: report.raw.log.clone(),
+            ..Self::new(Outcome::Fault, report.to_string(), map)
+        }
+    }
+
     /// The report of the fault; `None` if there was none.
     #[must_use]
     pub fn explain(&self) -> Option<FaultReport> {

@@ -143,8 +143,8 @@ pub unsafe extern "C" fn hcq_buffer_host_pointer(
 ) -> hcq_status {
     call(|| {
         let buffer = get(buffer)?;
-        // In a fork there is no memory at the address: reading no bytes says so.
-        buffer.read(0, &mut [])?;
+        // In a fork there is no memory at the address.
+        buffer.here()?;
         let found = buffer.host_pointer();
         // SAFETY: the caller's promise.
         unsafe { put(pointer, "pointer", found.map_or(ptr::null_mut(), |found| found.as_ptr().cast())) }

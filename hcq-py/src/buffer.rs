@@ -130,8 +130,7 @@ impl Buffer {
         let buffer = self.get()?;
         let size = size.unwrap_or_else(|| self.bytes().saturating_sub(offset));
         if offset.checked_add(size).is_none_or(|end| end > self.bytes()) {
-            // Refused before so much is allocated: the library says why.
-            buffer.read(offset, &mut [0])?;
+            // Refused before so much is allocated.
             let error =
                 hcq::MemoryError::OutOfBounds { what: "buffer", offset, len: size, size: self.bytes() };
             return Err(hcq::Error::from(error).into());
@@ -193,11 +192,14 @@ impl Buffer {
 }
 
 /// The memory of an object that is to be copied from.
-pub(crate) fn source(data: &Bound<'_, PyAny>) -> Result<Foreign, Failure> {
-    Foreign::read(data).ok_or_else(|| {
-        let kind = data.get_type().to_string();
-        Failure::kind(format!("{kind} has no memory to copy from: pass a numpy array or bytes"))
-    })
+fn source(data: &Bound<'_, PyAny>) -> Result<Foreign, Failure> {
+    Foreign::read(data).ok_or_else(|| no_memory(data))
+}
+
+/// The refusal of an object without memory to copy from.
+pub(crate) fn no_memory(data: &Bound<'_, PyAny>) -> Failure {
+    let kind = data.get_type().to_string();
+    Failure::kind(format!("{kind} has no memory to copy from: pass a numpy array or bytes"))
 }
 
 /// A place in a buffer, as an argument of a launch. Of `Buffer.at`.

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyByteArray, PyBytes, PyDict, PyInt, PyList, PyTuple};
 
 use crate::away::away;
-use crate::buffer::{self, source};
+use crate::buffer::{self, no_memory};
 use crate::dtype::{self, DType};
 use crate::failure::{Failure, fact};
 use crate::foreign::Foreign;
@@ -85,55 +85,65 @@ impl Device {
         alloc: impl FnOnce(&hcq::Device, u64) -> Result<hcq::Buffer, hcq::Error> + Send,
     ) -> Result<Bound<'py, Buffer>, Failure> {
         let dtype = dtype.map(dtype::of_argument).transpose()?;
-        // numpy's numbers are counts too, and have memory of their own.
-        let is_number = |data: &Bound<'_, PyAny>| {
-            let is_scalar = Foreign::read(data).is_some_and(|foreign| foreign.is_scalar());
-            is_scalar && data.hasattr("__index__").unwrap_or(false)
-        };
-        let sides: Option<Vec<usize>> = match () {
-            () if data.is_instance_of::<PyInt>() || is_number(data) => Some(vec![data.extract()?]),
-            () if data.is_instance_of::<PyTuple>() || data.is_instance_of::<PyList>() => {
-                Some(data.extract().map_err(|_| {
-                    Failure::kind("a list or tuple is the shape of a buffer; pass data as a numpy array")
-                })?)
-            }
-            () => None,
-        };
-        if let Some(sides) = sides {
+        let memory = Foreign::read(data);
+        if let Some(sides) = sides(data, memory.as_ref())? {
             let dtype = dtype.unwrap_or(dtype::BYTES);
             let buffer = away(py, || alloc(&self.0.device, bytes_of(&sides, dtype)))?;
             return Ok(buffer::wrap(py, buffer, dtype, &sides)?);
         }
-        let foreign = source(data)?;
-        let (dtype, shape) = match dtype {
-            None => (foreign.dtype()?, foreign.shape()),
-            Some(dtype) if foreign.dtype().is_ok_and(|own| own != dtype && own != dtype::BYTES) => {
-                let own = foreign.dtype()?.name;
-                return Err(Failure::kind(format!(
-                    "the data are {own}, not {}: pass data.astype(..), or data.view(..) for the same bytes",
-                    dtype.name
-                )));
-            }
-            // Bytes as elements of that type.
-            Some(dtype) if foreign.len().is_multiple_of(dtype.size) => {
-                let same = foreign.dtype().is_ok_and(|own| own == dtype);
-                (dtype, if same { foreign.shape() } else { vec![foreign.len() / dtype.size] })
-            }
-            Some(dtype) => {
-                let (len, size) = (foreign.len(), dtype.size);
-                return Err(Failure::value(format!(
-                    "{len} bytes are no elements of {size} bytes ({})",
-                    dtype.name
-                )));
-            }
-        };
-        // A scalar is an array of one.
-        let shape = if shape.is_empty() { vec![foreign.len() / dtype.size] } else { shape };
-        let len = foreign.len() as u64;
+        let memory = memory.ok_or_else(|| no_memory(data))?;
+        let (dtype, shape) = elements(&memory, dtype)?;
+        let len = memory.len() as u64;
         let buffer = away(py, || alloc(&self.0.device, len))?;
-        foreign.bytes(py, |bytes| away(py, || buffer.write(0, bytes)))?.map_err(Failure::from)?;
+        memory.bytes(py, |bytes| away(py, || buffer.write(0, bytes)))?.map_err(Failure::from)?;
         Ok(buffer::wrap(py, buffer, dtype, &shape)?)
     }
+}
+
+/// The sides of a new array: a count, of numpy too, whose numbers have memory of their own, or a shape. `None` for
+/// an object to copy.
+fn sides(data: &Bound<'_, PyAny>, memory: Option<&Foreign>) -> Result<Option<Vec<usize>>, Failure> {
+    let is_number = memory.is_some_and(Foreign::is_scalar) && data.hasattr("__index__").unwrap_or(false);
+    if is_number || data.is_instance_of::<PyInt>() {
+        return Ok(Some(vec![data.extract()?]));
+    }
+    if data.is_instance_of::<PyTuple>() || data.is_instance_of::<PyList>() {
+        let shape = data.extract().map(Some);
+        return shape.map_err(|_| {
+            Failure::kind("a list or tuple is the shape of a buffer; pass data as a numpy array")
+        });
+    }
+    Ok(None)
+}
+
+/// The type and the sides of a copy of `memory`, as elements of `dtype` where that is given.
+fn elements(
+    memory: &Foreign,
+    dtype: Option<&'static DType>,
+) -> Result<(&'static DType, Vec<usize>), Failure> {
+    let own = memory.dtype();
+    let (dtype, shape) = match (dtype, own) {
+        (None, own) => (own?, memory.shape()),
+        (Some(dtype), Ok(own)) if own == dtype => (dtype, memory.shape()),
+        (Some(dtype), Ok(own)) if own != dtype::BYTES => {
+            return Err(Failure::kind(format!(
+                "the data are {}, not {}: pass data.astype(..), or data.view(..) for the same bytes",
+                own.name, dtype.name
+            )));
+        }
+        // Bytes as elements of that type.
+        (Some(dtype), _) if memory.len().is_multiple_of(dtype.size) => (dtype, vec![]),
+        (Some(dtype), _) => {
+            let (len, size) = (memory.len(), dtype.size);
+            return Err(Failure::value(format!(
+                "{len} bytes are no elements of {size} bytes ({})",
+                dtype.name
+            )));
+        }
+    };
+    // A scalar is an array of one.
+    let shape = if shape.is_empty() { vec![memory.len() / dtype.size] } else { shape };
+    Ok((dtype, shape))
 }
 
 /// The bytes of an array; more than there can be where they are not to be counted.

@@ -144,7 +144,7 @@ impl Graph {
     #[pyo3(signature = (queue = None))]
     fn replay(&self, py: Python<'_>, queue: Option<&Bound<'_, Queue>>) -> Result<SyncPoint, Failure> {
         let lane = lane(py, &self.gpu, queue)?;
-        Ok(SyncPoint::new(lane.with(py, |queue| queue.replay(&self.graph))?))
+        Ok(SyncPoint(lane.with(py, |queue| queue.replay(&self.graph))?))
     }
 
     /// Replaces arguments of a launch, from the one of number `index` on, for all later replays.

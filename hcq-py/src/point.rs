@@ -16,12 +16,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(crate) struct SyncPoint(pub(crate) hcq::SyncPoint);
 
-impl SyncPoint {
-    pub fn new(point: hcq::SyncPoint) -> Self {
-        Self(point)
-    }
-}
-
 #[pymethods]
 impl SyncPoint {
     /// Waits for everything submitted up to the point, at most `timeout` seconds. Ctrl-C ends the wait.
@@ -37,9 +31,8 @@ impl SyncPoint {
             match away(py, || self.0.wait(rest.min(LOOK_EVERY))) {
                 Err(Error::Queue(QueueError::Timeout { wanted, reached, explanation, .. })) => {
                     py.check_signals()?;
-                    let waited = if limit.is_zero() { limit } else { began.elapsed() };
-                    if waited >= limit {
-                        let error = QueueError::Timeout { waited, wanted, reached, explanation };
+                    if began.elapsed() >= limit {
+                        let error = QueueError::Timeout { limit, wanted, reached, explanation };
                         return Err(Error::Queue(error).into());
                     }
                 }

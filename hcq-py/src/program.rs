@@ -231,6 +231,6 @@ impl Launcher {
             unsafe { queue.launch(&self.parts.kernel, shape, &args) }?;
             queue.submit()
         })?;
-        Ok(SyncPoint::new(point))
+        Ok(SyncPoint(point))
     }
 }

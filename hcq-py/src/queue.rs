@@ -66,7 +66,7 @@ impl Queue {
 
     /// Hands everything recorded to the GPU. Returns a point to wait for.
     fn submit(&self, py: Python<'_>) -> Result<SyncPoint, Failure> {
-        Ok(SyncPoint::new(self.lane.with(py, hcq::Queue::submit)?))
+        Ok(SyncPoint(self.lane.with(py, hcq::Queue::submit)?))
     }
 }
 

@@ -77,8 +77,8 @@ fn deadline() -> Result<()> {
     let point = queue.submit()?;
     let began = Instant::now();
     match point.wait(Duration::from_micros(50)) {
-        Err(Error::Queue(QueueError::Timeout { waited, wanted, reached, .. })) => {
-            ensure!(waited >= Duration::from_micros(50) && reached < wanted, "{waited:?} {reached} {wanted}");
+        Err(Error::Queue(QueueError::Timeout { limit, wanted, reached, .. })) => {
+            ensure!(limit >= Duration::from_micros(50) && reached < wanted, "{limit:?} {reached} {wanted}");
         }
         Ok(()) => bail!("300,000 polls took less than 50 us"),
         Err(e) => return Err(e.into()),

@@ -9,16 +9,7 @@ import sys
 import jsonschema
 import openai
 
-from server import STORY, serving
-
-
-def fails(kind, call):
-    """The error that `call` raises, which has to be of `kind`."""
-    try:
-        call()
-    except kind as error:
-        return error
-    raise AssertionError(f"no {kind.__name__}")
+from server import STORY, fails, serving
 
 
 CHARACTER = {

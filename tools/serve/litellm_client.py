@@ -12,7 +12,7 @@ import sys
 import jsonschema
 from pydantic import BaseModel, ConfigDict
 
-from server import STORY, serving
+from server import STORY, fails, serving
 
 # Before litellm is imported: it asks the network for prices.
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
@@ -33,15 +33,6 @@ class Walk(BaseModel):
 
 def text_of(chunks):
     return "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
-
-
-def fails(kind, call):
-    """The error that `call` raises, which has to be of `kind`."""
-    try:
-        call()
-    except kind as error:
-        return error
-    raise AssertionError(f"no {kind.__name__}")
 
 
 def check(model, **server):

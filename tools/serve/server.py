@@ -41,3 +41,12 @@ def serving(program, *options):
         finally:
             process.kill()
             process.wait()
+
+
+def fails(kind, call):
+    """The error that `call` raises, which has to be of `kind`."""
+    try:
+        call()
+    except kind as error:
+        return error
+    raise AssertionError(f"no {kind.__name__}")

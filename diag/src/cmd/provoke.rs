@@ -6,10 +6,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-use hcq::{Device, DeviceOptions, Error, FaultKind, GpuVa, Kernel, LaunchConfig, QueueError, Selector};
+use hcq::{Device, DeviceOptions, Error, GpuVa, Kernel, LaunchConfig, QueueError, Selector};
 use nvdiag::Hex;
 use nvdiag::process_map::{Mapping, ProcessMap, WINDOW_BYTES, Window};
-use nvdiag::provoke::{Capture, IMAGES, Kind, Outcome, Provoked, SmRegisters, plant_illegal_word};
+use nvdiag::provoke::{Capture, IMAGES, Kind, Outcome, Provoked, plant_illegal_word};
 
 use crate::cmd::finding::Finding;
 use crate::cmd::finding::show;
@@ -160,47 +160,21 @@ fn capture(kind: Kind, selector: Selector) -> anyhow::Result<Capture> {
     let Launched { words, output, result } = launch(kind, &device, &kernel).with_context(failed)?;
     let mut map = address_space(&device);
     map.add_cubin("provoke", &image, Some(kind.kernel()), Some(kernel.address().raw()), &mut |_| None)?;
-    let mut capture = Capture {
-        outcome: Outcome::Finished,
+    let map = map.document();
+    let capture = match result {
+        Ok(()) => Capture::new(Outcome::Finished, String::new(), map),
+        Err(error @ Error::Queue(QueueError::Timeout { .. })) => {
+            Capture::new(Outcome::Timeout, error.to_string(), map)
+        }
+        Err(Error::Fault(report) | Error::Lost(report)) => Capture::of_fault(&report, map),
+        Err(error) => return Err(error).with_context(failed),
+    };
+    Ok(Capture {
         device: format!("{} ({})", device.info().name, device.info().backend),
         launched: words,
         came_back: output.into_iter().map(|word| Hex(word.into())).collect(),
-        error: String::new(),
-        notifier: 0,
-        sms: Vec::new(),
-        address: None,
-        is_mmu_fault: false,
-        fault_type: None,
-        log: Vec::new(),
-        map: map.document(),
-    };
-    match result {
-        Ok(()) => {}
-        Err(error @ Error::Queue(QueueError::Timeout { .. })) => {
-            capture.outcome = Outcome::Timeout;
-            capture.error = error.to_string();
-        }
-        Err(Error::Fault(report) | Error::Lost(report)) => {
-            capture.outcome = Outcome::Fault;
-            capture.error = report.to_string();
-            capture.notifier = report.raw.notifier;
-            let register = |v: u32| Hex(v.into());
-            capture.sms.extend(report.raw.sms.iter().map(|sm| SmRegisters {
-                sm_id: sm.sm,
-                global_esr: register(sm.global_esr),
-                warp_esr: register(sm.warp_esr),
-                pc: Hex(sm.pc),
-            }));
-            capture.address = report.address.map(|a| Hex(a.raw()));
-            if let FaultKind::Mmu { fault_type } = report.kind {
-                capture.is_mmu_fault = true;
-                capture.fault_type = fault_type;
-            }
-            capture.log = report.raw.log;
-        }
-        Err(error) => return Err(error).with_context(failed),
-    }
-    Ok(capture)
+        ..capture
+    })
 }
 
 /// The windows and mappings of a device.

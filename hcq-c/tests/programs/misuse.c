@@ -299,8 +299,10 @@ static void fault(hcq_device *device, hcq_queue *queue, hcq_kernel *fill)
 {
     hcq_args *args;
     hcq_point *point;
-    hcq_buffer *made;
+    hcq_buffer *made, *host;
     hcq_fault report;
+    void *pointer;
+    OK(hcq_buffer_alloc_host(device, 64, &host));
     EXPECT(HCQ_ERROR_NO_FAULT, hcq_last_fault(&report, sizeof report));
     OK(hcq_args_new(&args));
     OK(hcq_args_u64(args, UINT64_C(0xdead0000)));
@@ -314,6 +316,9 @@ static void fault(hcq_device *device, hcq_queue *queue, hcq_kernel *fill)
     if (report.kind != HCQ_FAULT_MMU || report.address < UINT64_C(0xdead0000) || !report.kernel ||
         strcmp(report.kernel, "fill") != 0 || !strstr(hcq_last_error(), report.report))
         bad++;
+    /* Memory of the CPU is there all the same. */
+    OK(hcq_buffer_host_pointer(host, &pointer));
+    OK(hcq_buffer_free(host));
     OK(hcq_args_free(args));
     OK(hcq_point_free(point));
 }

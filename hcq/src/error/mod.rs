@@ -166,8 +166,8 @@ mod tests {
 
     #[test]
     fn a_look_is_told_from_a_wait() {
-        let text = |waited| {
-            Error::Queue(QueueError::Timeout { waited, wanted: 2, reached: 1, explanation: vec![] })
+        let text = |limit| {
+            Error::Queue(QueueError::Timeout { limit, wanted: 2, reached: 1, explanation: vec![] })
                 .to_string()
         };
         assert!(text(Duration::ZERO).starts_with("the GPU did not finish yet: "));

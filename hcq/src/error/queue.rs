@@ -37,12 +37,12 @@ pub enum QueueError {
     /// The GPU did not reach a point in time.
     #[error(
         "the GPU did not finish {}: timeline stands at {reached}, waited for {wanted}{}",
-        limit(*waited),
+        within(*limit),
         said(explanation)
     )]
     Timeout {
         /// The longest time that the call was to wait.
-        waited: Duration,
+        limit: Duration,
         /// The value waited for.
         wanted: u64,
         /// The value last seen.
@@ -65,10 +65,10 @@ pub enum QueueError {
 }
 
 /// The time that a call was to wait at most; one that was not to wait only looked.
-fn limit(waited: Duration) -> String {
-    match waited {
+fn within(limit: Duration) -> String {
+    match limit {
         Duration::ZERO => "yet".to_owned(),
-        waited => format!("within {waited:?}"),
+        limit => format!("within {limit:?}"),
     }
 }
 

@@ -100,6 +100,14 @@ impl Buffer {
         self.0.memory.host_pointer()
     }
 
+    /// Refuses a process that was forked from the buffer's. Waits for nothing.
+    ///
+    /// # Errors
+    /// [`Error::Forked`].
+    pub fn here(&self) -> Result<(), Error> {
+        self.0.shared.core.here()
+    }
+
     /// Names it in what the checks of the software ga10b find; elsewhere the name is dropped.
     pub fn set_name(&self, name: &str) {
         self.0.shared.core.observer().named(self.va(), name);

@@ -309,7 +309,7 @@ impl Timeline {
             if waited >= timeout {
                 let (reached, explanation) = (self.completed(), self.core.backend().explanation());
                 return Err(Error::Queue(QueueError::Timeout {
-                    waited: timeout,
+                    limit: timeout,
                     wanted: value,
                     reached,
                     explanation,
@@ -474,13 +474,10 @@ mod tests {
         let begin = Instant::now();
         let error = a.wait(5, timeout).unwrap_err();
         let took = begin.elapsed();
-        let Error::Queue(QueueError::Timeout { waited, wanted: 5, reached: 3, .. }) = error else {
+        let Error::Queue(QueueError::Timeout { limit, wanted: 5, reached: 3, .. }) = error else {
             panic!("{error}")
         };
-        assert!(
-            waited >= timeout && took >= waited && took < Duration::from_secs(20),
-            "{waited:?} of {took:?}"
-        );
+        assert!(limit >= timeout && took >= limit && took < Duration::from_secs(20), "{limit:?} of {took:?}");
     }
 
     #[test]

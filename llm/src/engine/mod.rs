@@ -50,6 +50,7 @@ mod times;
 mod trace;
 
 pub use batch::MOST_COLUMNS;
+pub(crate) use batch::To;
 pub use cache::PAGE;
 pub use columns::{ColumnId, Columns, ColumnsOptions, Cut, KeptPage, Writer};
 pub use decode::Engine;

@@ -1,7 +1,8 @@
 //! GGUF files: the container that llama.cpp's models come in.
 //!
 //! [`Gguf`] reads versions 2 and 3 from mapped files or from memory: all metadata, and a table of tensors
-//! whose data is not copied. A split model is one: its first file is given, the others are beside it. Layout by the GGUF specification (`docs/gguf.md` in the ggml repository).
+//! whose data is not copied. A split model is one: its first file is given, the others are beside it. Layout by the
+//! GGUF specification (`docs/gguf.md` in the ggml repository).
 
 mod data;
 mod fingerprint;

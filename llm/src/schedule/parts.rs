@@ -1,6 +1,6 @@
 //! The parts of a step: tokens of requests that run, and the columns after which their next tokens are chosen.
 
-use crate::engine::Cut;
+use crate::engine::{Cut, To};
 use crate::schedule::requests::{Job, Reading};
 use crate::speculate::Kind;
 
@@ -34,14 +34,14 @@ impl<I> Running<I> {
     }
 
     /// The results that a step with the next `count` tokens has to have.
-    pub fn needs(&self, count: usize) -> Needs {
+    pub fn needs(&self, count: usize) -> To {
         let reading = if self.is_text() { Reading::Nothing } else { self.job.reading };
         match reading {
-            _ if self.chooses_after(count) => Needs::Logits,
-            Reading::Logprobs(_) => Needs::Logits,
-            Reading::States => Needs::States,
-            Reading::LastState if self.ends_in(count) => Needs::States,
-            Reading::LastState | Reading::Nothing => Needs::Nothing,
+            _ if self.chooses_after(count) => To::Logits,
+            Reading::Logprobs(_) => To::Logits,
+            Reading::States => To::States,
+            Reading::LastState if self.ends_in(count) => To::States,
+            Reading::LastState | Reading::Nothing => To::Cache,
         }
     }
 
@@ -54,17 +54,6 @@ impl<I> Running<I> {
     pub fn chunk(&self) -> Option<usize> {
         self.cut.chunk_at(self.done)
     }
-}
-
-/// The results of a step that are wanted, each with those before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Needs {
-    /// Keys and values alone.
-    Nothing,
-    /// Hidden states.
-    States,
-    /// Logits.
-    Logits,
 }
 
 /// Tokens of a running request that a step processes.

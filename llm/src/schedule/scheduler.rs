@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::engine::Sequences;
+use crate::engine::{Sequences, To};
 use crate::error::{Error, Result};
-use crate::schedule::parts::{Chunk, Needs, Part, Running, Wanted};
+use crate::schedule::parts::{Chunk, Part, Running, Wanted};
 use crate::schedule::prefixes::Prefixes;
 use crate::schedule::proposals::Proposals;
 use crate::schedule::requests::{Event, Finish, Job, Reading, Request, RequestId};
@@ -246,9 +246,9 @@ impl<S: Sequences> Scheduler<S> {
         let needs = parts.iter().map(|part| self.running[part.number].needs(part.count)).max();
         let begin = Instant::now();
         let greedy = match needs {
-            None | Some(Needs::Nothing) => self.sequences.fill(&work).map(|()| Vec::new())?,
-            Some(Needs::States) => self.sequences.fill_with_states(&work).map(|()| Vec::new())?,
-            Some(Needs::Logits) => self.sequences.step(&work)?,
+            None | Some(To::Cache) => self.sequences.fill(&work).map(|()| Vec::new())?,
+            Some(To::States) => self.sequences.fill_with_states(&work).map(|()| Vec::new())?,
+            Some(To::Logits) => self.sequences.step(&work)?,
         };
         self.last_step = work.len();
         if let Some(proposals) = self.proposals.as_mut().filter(|_| choices) {

@@ -254,8 +254,8 @@ fn wait(device: &Device, point: &SyncPoint, deadline: Duration) -> Result<(), hc
     loop {
         let left = deadline.saturating_sub(began.elapsed());
         let mut ended = point.wait(left.min(LOOK_EVERY));
-        let Err(hcq::Error::Queue(QueueError::Timeout { waited, .. })) = &mut ended else { return ended };
-        *waited = began.elapsed();
+        let Err(hcq::Error::Queue(QueueError::Timeout { limit, .. })) = &mut ended else { return ended };
+        *limit = began.elapsed();
         if left <= LOOK_EVERY || sim.as_ref().is_some_and(|sim| !sim.faults().is_empty()) {
             return ended;
         }

@@ -45,6 +45,18 @@ impl To {
     const COUNT: usize = 3;
 }
 
+impl Launches {
+    /// Those that a step takes to such results.
+    fn to(&self, to: To) -> &[Launch] {
+        let end = match to {
+            To::Cache => self.head,
+            To::States => self.output,
+            To::Logits => self.all.len(),
+        };
+        &self.all[..end]
+    }
+}
+
 /// The recorded steps of a model, and what they compute with.
 #[derive(Debug)]
 pub struct Steps {
@@ -112,24 +124,20 @@ impl Steps {
         let (number, to_end) = (number(columns)?, to as usize);
         let graph = match self.graphs[number][to_end].take() {
             Some(graph) => graph,
-            None => {
-                let Launches { all, head, output } = self.launches(m, columns)?;
-                let end = match to {
-                    To::Cache => head,
-                    To::States => output,
-                    To::Logits => all.len(),
-                };
-                record(&m.device, &all[..end])?
-            }
+            None => record(&m.device, self.launches(m, columns)?.to(to))?,
         };
         Ok(self.graphs[number][to_end].insert(graph))
     }
 
     /// Records the steps of texts and their prompts, of all sizes, unless they are recorded.
     pub fn record_all(&mut self, m: &DeviceModel) -> Result<()> {
-        for size in SIZES {
+        for (number, size) in SIZES.into_iter().enumerate() {
+            let all = self.launches(m, size as usize)?;
             for to in [To::Cache, To::Logits] {
-                self.recorded(m, size as usize, to)?;
+                let graph = &mut self.graphs[number][to as usize];
+                if graph.is_none() {
+                    *graph = Some(record(&m.device, all.to(to))?);
+                }
             }
         }
         Ok(())
