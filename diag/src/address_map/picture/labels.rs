@@ -10,9 +10,10 @@ pub(super) fn columns(text: &str) -> usize {
     text.chars().map(wide).sum()
 }
 
-/// Columns of a character: Latin letters take one, what another font may have to draw takes two.
-const fn wide(c: char) -> usize {
-    if c < '\u{250}' || c == '…' { 1 } else { 2 }
+/// Columns of a character: Latin letters take one, what another font may have to draw takes two. So does a control
+/// character, in whose place U+FFFD is drawn.
+fn wide(c: char) -> usize {
+    if (c < '\u{250}' && !c.is_control()) || c == '…' { 1 } else { 2 }
 }
 
 /// As much of a text as fits into some columns, with an ellipsis where that is not all.
@@ -72,6 +73,7 @@ mod tests {
         assert_eq!(fit("weights", 7), "weights");
         assert_eq!(fit("weights", 6), "weigh…");
         assert_eq!(fit("重み行列", 5), "重み…");
+        assert_eq!(fit("a\0b\u{7f}", 5), "a\0b…");
         assert_eq!(fit("weights", 0), "");
         assert_eq!(wrap("a fault of the MMU", 8, 2), ["a fault", "of the …"]);
         assert_eq!(wrap("one two", 20, 2), ["one two"]);
