@@ -258,14 +258,18 @@ pub enum Error {
         /// The tensor.
         name: String,
     },
-    /// A mixture of experts in the form of files before April 2024.
+    /// Matrices of a layer's experts, in tensors of their own, that no kernel can read as one.
     #[error(
-        "tensor {name:?} is of one expert: the file is older than tensors of all experts of a layer; get a newer \
-         one, or convert the model again (convert_hf_to_gguf.py of llama.cpp)"
+        "tensor {name:?} is {ty}, and that of the layer's first expert {first}: there are kernels for experts of \
+         one type; convert the model again (convert_hf_to_gguf.py of llama.cpp)"
     )]
-    ExpertTensors {
+    ExpertTypes {
         /// The tensor.
         name: String,
+        /// Its type.
+        ty: GgmlType,
+        /// That of the first.
+        first: GgmlType,
     },
     /// A tensor that the model would have to ignore.
     #[error("tensor {name:?} is not part of a plain {architecture} model; this variant is not supported")]

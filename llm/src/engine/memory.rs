@@ -75,6 +75,27 @@ pub fn check(model: &Model, kv: CacheType) -> Result<()> {
         let is_vector = tensor.rows() == 1 || tensor.name == POSITIONS;
         if is_vector { tensor.check_supported()? } else { Matrix::format_of(&tensor).map(drop)? }
     }
+    (0..c.layers).try_for_each(|index| check_experts(c, &model.layer(index).ff))
+}
+
+/// Refuses experts that cannot be one matrix: of several types, or with rows that share tiles.
+fn check_experts(c: &Config, ff: &FeedForward<'_>) -> Result<()> {
+    let FeedForward::Experts { gate, up, down, .. } = ff else { return Ok(()) };
+    let length = c.architecture.ff_length(true);
+    for (tensors, key, rows) in
+        [(gate, length, c.ff), (up, length, c.ff), (down, "embedding_length", c.hidden)]
+    {
+        let first = tensors[0].ty;
+        if let Some(other) = tensors.iter().find(|tensor| tensor.ty != first) {
+            return Err(Error::ExpertTypes { name: other.name.into(), ty: other.ty, first });
+        }
+        if !rows.is_multiple_of(Matrix::format_of(&tensors[0])?.rows_together() as usize) {
+            let key = c.architecture.key(key);
+            let rule =
+                "the rows of an expert: there are kernels for multiples of 16 where they are quantized";
+            return Err(Error::KeyValue { key, value: rows.to_string(), rule });
+        }
+    }
     Ok(())
 }
 
@@ -116,7 +137,7 @@ impl DeviceModel {
             let (keys, values) = (cached("keys")?, cached("values")?);
             let turns = rotations.of(c, index);
             let window = c.window_of(index, context).map(fits).transpose()?;
-            let steps = upload.steps(&model.layer(index))?;
+            let steps = upload.steps(model.layer(index))?;
             layers.push(LayerMemory { keys, values, turns, window, steps });
         }
         let output = if model.is_tied() {
@@ -165,7 +186,7 @@ struct Upload<'a, 'p> {
 
 impl<'a> Upload<'a, '_> {
     /// The steps of a layer, whatever its architecture.
-    fn steps(&mut self, layer: &Layer<'a>) -> Result<Vec<Step>> {
+    fn steps(&mut self, layer: Layer<'a>) -> Result<Vec<Step>> {
         let device = self.device;
         let order = self.order();
         let tail = self.tail();
@@ -201,8 +222,10 @@ impl<'a> Upload<'a, '_> {
                 steps.extend(self.dense(norm, (gate, up, down), of_ff)?)
             }
             FeedForward::Experts { router, gate, up, down } => {
-                let mut add = |tensor: TensorView<'a>| self.loader.add(device, &[tensor.into()]);
-                let (router, gate, up, down) = (add(router)?, add(gate)?, add(up)?, add(down)?);
+                let mut add = |tensors: Vec<TensorView<'a>>| {
+                    self.loader.add(device, &tensors.into_iter().map(Rows::from).collect::<Vec<_>>())
+                };
+                let (router, gate, up, down) = (add(vec![router])?, add(gate)?, add(up)?, add(down)?);
                 steps.push(Step::Experts(Experts { norm, router, gate, up, down }));
             }
         }

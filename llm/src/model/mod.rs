@@ -21,7 +21,7 @@ pub use window::Window;
 
 use crate::error::{Error, Result};
 use crate::gguf::{Gguf, TensorView};
-use crate::model::tensors::{OUTPUT, POSITIONS, POST_NORMS, Parts, of_layer, optional, shapes};
+use crate::model::tensors::{OUTPUT, POSITIONS, POST_NORMS, Parts, of_expert, of_layer, optional, shapes};
 
 /// A model in a GGUF file.
 ///
@@ -55,10 +55,10 @@ impl Model {
         keys::check_kind(&gguf)?;
         let config = Config::from_gguf(&gguf)?;
         keys::check(&gguf, &config)?;
-        let wanted = shapes(&config);
+        let wanted: Vec<_> = shapes(&config).into_iter().flat_map(|shape| in_file(&gguf, shape)).collect();
         let absent = wanted.iter().find(|(name, _)| name != OUTPUT && gguf.tensor(name).is_none());
         if let Some((name, _)) = absent {
-            return Err(missing(&gguf, name));
+            return Err(Error::MissingTensor { name: name.clone() });
         }
         let known: HashMap<String, Vec<u64>> = wanted.into_iter().chain(optional(&config)).collect();
         for tensor in gguf.tensors() {
@@ -136,10 +136,15 @@ impl Model {
             None => ["attn_q", "attn_k", "attn_v"].map(affine),
             Some(all) => [all.part(0, q), all.part(q[1], kv), all.part(q[1] + kv[1], kv)],
         };
-        let expert = |role: &str| self.checked(&of_layer(index, &format!("ffn_{role}.weight")));
         let ff = if self.config.experts > 0 {
-            let [gate, up, down] = ["gate_exps", "up_exps", "down_exps"].map(expert);
-            FeedForward::Experts { router: expert("gate_inp"), gate, up, down }
+            let all = |role: &str| self.experts(&of_layer(index, &format!("ffn_{role}_exps.weight")));
+            let [gate, up, down] = ["gate", "up", "down"].map(all);
+            FeedForward::Experts {
+                router: self.checked(&of_layer(index, "ffn_gate_inp.weight")),
+                gate,
+                up,
+                down,
+            }
         } else if a.fused_gate_up {
             let both = affine("ffn_up");
             let (gate, up) = (both.part(0, ff), both.part(ff[1], ff));
@@ -188,17 +193,28 @@ impl Model {
         Affine { weight: self.checked(&format!("{name}.weight")), bias: self.tensor(&format!("{name}.bias")) }
     }
 
+    /// The tensor `name` of all experts, or those of each.
+    fn experts(&self, name: &str) -> Vec<TensorView<'_>> {
+        let each = |expert| self.tensor(&of_expert(name, expert)?);
+        self.tensor(name).map_or_else(|| (0..self.config.experts).filter_map(each).collect(), |all| vec![all])
+    }
+
     /// A tensor that [`Model::new`] has checked.
     fn checked(&self, name: &str) -> TensorView<'_> {
         self.tensor(name).unwrap_or_else(|| unreachable!("{name} was checked when the model was loaded"))
     }
 }
 
-/// The error of a file without tensor `name`. Older files have a tensor for each expert.
-fn missing(gguf: &Gguf, name: &str) -> Error {
-    let of_expert = name.strip_suffix("_exps.weight").map(|role| format!("{role}.0.weight"));
-    match of_expert.filter(|of_expert| gguf.tensor(of_expert).is_some()) {
-        Some(name) => Error::ExpertTensors { name },
-        None => Error::MissingTensor { name: name.into() },
+/// A tensor as the file has it: files before April 2024 have one for each expert (`blk.0.ffn_up.7.weight`). If one
+/// of these is missing, it alone.
+fn in_file(gguf: &Gguf, (name, dims): (String, Vec<u64>)) -> Vec<(String, Vec<u64>)> {
+    match (&dims[..], of_expert(&name, 0)) {
+        (&[cols, rows, experts], Some(first)) if gguf.tensor(&first).is_some() => {
+            let of = |expert| (of_expert(&name, expert).unwrap_or_default(), vec![cols, rows]);
+            let lacks = |(name, _): &(String, Vec<u64>)| gguf.tensor(name).is_none();
+            let all = || (0..experts as usize).map(of);
+            all().find(lacks).map_or_else(|| all().collect(), |missing| vec![missing])
+        }
+        _ => vec![(name, dims)],
     }
 }

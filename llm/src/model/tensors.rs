@@ -22,7 +22,7 @@ pub struct Affine<'a> {
 }
 
 /// The tensors of one layer; matrices are `[row length, rows]`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Layer<'a> {
     /// Norm before attention, `[hidden]`.
     pub attn_norm: Affine<'a>,
@@ -45,7 +45,7 @@ pub struct Layer<'a> {
 }
 
 /// The feed-forward block of a layer.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum FeedForward<'a> {
     /// One for all tokens.
     Dense {
@@ -60,12 +60,12 @@ pub enum FeedForward<'a> {
     Experts {
         /// Scores of the experts, `[hidden, experts]`.
         router: TensorView<'a>,
-        /// Gate projections, `[hidden, ff, experts]`.
-        gate: TensorView<'a>,
-        /// Up projections, `[hidden, ff, experts]`.
-        up: TensorView<'a>,
-        /// Down projections, `[ff, hidden, experts]`.
-        down: TensorView<'a>,
+        /// Gate projections, `[hidden, ff, experts]`; or one of each expert, `[hidden, ff]`.
+        gate: Vec<TensorView<'a>>,
+        /// Up projections, likewise.
+        up: Vec<TensorView<'a>>,
+        /// Down projections, `[ff, hidden, experts]`, likewise.
+        down: Vec<TensorView<'a>>,
     },
 }
 
@@ -132,6 +132,11 @@ pub fn optional(c: &Config) -> Vec<(String, Vec<u64>)> {
         all.extend((0..c.layers).flat_map(of));
     }
     all
+}
+
+/// The name of the tensor of one expert, where tensor `name` is of all; `None` if it is another tensor.
+pub fn of_expert(name: &str, expert: usize) -> Option<String> {
+    name.strip_suffix("_exps.weight").map(|role| format!("{role}.{expert}.weight"))
 }
 
 fn norm_shapes(c: &Config, role: &str) -> Vec<(String, Vec<u64>)> {

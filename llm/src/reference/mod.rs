@@ -196,16 +196,22 @@ impl<'m> Reference<'m> {
         let total =
             if self.file.normalizes_shares() { shares.iter().map(|(_, share)| share).sum() } else { 1.0 };
         let product = |role: &str, expert: usize, x: &[f32]| {
-            let tensor = present(self.file.of_layer(index, role), role)?;
+            // One tensor for each, in older files.
+            let own = format!("ffn_{role}.{expert}.weight");
+            if let Some(tensor) = self.file.of_layer(index, &own) {
+                return mat_vec(tensor, x);
+            }
+            let all = format!("ffn_{role}_exps.weight");
+            let tensor = present(self.file.of_layer(index, &all), &all)?;
             let rows = tensor.dims[1] as usize;
             mat_vec_rows(tensor, expert * rows..(expert + 1) * rows, x)
         };
         let mut out = vec![0.0; n.len()];
         for (expert, share) in shares {
-            let gate = product("ffn_gate_exps.weight", expert, n)?;
-            let up = product("ffn_up_exps.weight", expert, n)?;
+            let gate = product("gate", expert, n)?;
+            let up = product("up", expert, n)?;
             let activated: Vec<f32> = gate.iter().zip(&up).map(|(&g, &u)| silu(g) * u).collect();
-            let down = product("ffn_down_exps.weight", expert, &activated)?;
+            let down = product("down", expert, &activated)?;
             out.iter_mut().zip(down).for_each(|(sum, d)| *sum += (share / total * f64::from(d)) as f32);
         }
         Ok(out)

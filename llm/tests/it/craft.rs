@@ -1,7 +1,7 @@
 //! Synthesized models whose tensors and keys are changed, for tests of unusual models.
 
 use ga10b_llm::Model;
-use ga10b_llm::gguf::{GgmlType, Gguf, Value, Writer};
+use ga10b_llm::gguf::{GgmlType, Gguf, TensorInfo, Value, Writer};
 use ga10b_llm::synthesize::Synthesis;
 use half::f16;
 
@@ -15,6 +15,10 @@ pub struct Craft {
     factors: Vec<(String, f32)>,
     /// Tensor, number of a value, the value.
     values: Vec<(String, usize, f32)>,
+    /// Experts whose matrices have a tensor of their own; 0 if they are together.
+    apart: usize,
+    /// Tensors of `f16` that are written as `f32`.
+    wide: Vec<String>,
 }
 
 impl Craft {
@@ -22,7 +26,16 @@ impl Craft {
     pub fn new(text: &str) -> Self {
         let base = text.parse::<Synthesis>().unwrap().model(3).unwrap();
         let (keys, without, more) = Default::default();
-        Self { base, keys, without, more, factors: Vec::new(), values: Vec::new() }
+        Self {
+            base,
+            keys,
+            without,
+            more,
+            factors: Vec::new(),
+            values: Vec::new(),
+            apart: 0,
+            wide: Vec::new(),
+        }
     }
 
     /// Sets a key.
@@ -56,6 +69,28 @@ impl Craft {
         self
     }
 
+    /// Gives each of `experts` experts tensors of its own, as files before April 2024 have them.
+    pub fn experts_apart(mut self, experts: usize) -> Self {
+        self.apart = experts;
+        self
+    }
+
+    /// Writes a tensor of `f16` as `f32`.
+    pub fn in_f32(mut self, tensor: &str) -> Self {
+        self.wide.push(tensor.into());
+        self
+    }
+
+    /// Names and dimensions of what tensor `info` is in the file.
+    fn parts(&self, info: &TensorInfo) -> Vec<(String, Vec<u64>)> {
+        match info.name.strip_suffix("_exps.weight") {
+            Some(role) if self.apart > 0 => {
+                (0..self.apart).map(|e| (format!("{role}.{e}.weight"), info.dims[..2].to_vec())).collect()
+            }
+            _ => vec![(info.name.clone(), info.dims.clone())],
+        }
+    }
+
     /// The file.
     pub fn bytes(&self) -> Vec<u8> {
         let gguf = &self.base.gguf;
@@ -66,16 +101,26 @@ impl Craft {
             writer.key(key, value.clone());
         }
         self.keys.iter().for_each(|(key, value)| writer.key(key, value.clone()));
-        let kept = || gguf.tensors().iter().filter(|t| !self.without.contains(&t.name));
-        kept().for_each(|t| writer.tensor(&t.name, t.ty, &t.dims));
+        let kept = || {
+            let parts = |t| self.parts(t).into_iter().enumerate().map(move |(at, part)| (t, at, part));
+            gguf.tensors().iter().flat_map(parts).filter(|(.., (name, _))| !self.without.contains(name))
+        };
+        let wide = |name: &String| self.wide.contains(name);
+        for (t, _, (name, dims)) in kept() {
+            writer.tensor(&name, if wide(&name) { GgmlType::F32 } else { t.ty }, &dims);
+        }
         let more = || self.more.iter().filter(|(name, _)| !self.without.contains(name));
         for (name, values) in more() {
             writer.tensor(name, GgmlType::F32, &[values.len() as u64]);
         }
         let mut out = writer.begin(Vec::new()).unwrap();
-        for info in kept() {
-            let view = gguf.tensor(&info.name).unwrap();
-            out.write(&self.changed(&info.name, info.ty, view.data)).unwrap();
+        for (info, at, (name, dims)) in kept() {
+            let bytes = info.ty.bytes_for(dims.iter().product()).unwrap() as usize;
+            let data = &gguf.tensor(&info.name).unwrap().data[at * bytes..][..bytes];
+            let data = self.changed(&name, info.ty, data);
+            let f32_of = |b: &[u8; 2]| f16::from_le_bytes(*b).to_f32().to_le_bytes();
+            let widened = wide(&name).then(|| data.as_chunks().0.iter().flat_map(f32_of).collect());
+            out.write(&widened.unwrap_or(data)).unwrap();
         }
         for (name, values) in more() {
             let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();

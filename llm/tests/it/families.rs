@@ -8,7 +8,9 @@ use ga10b_llm::engine::Work;
 use ga10b_llm::gguf::Value;
 use ga10b_llm::model::Architecture;
 use ga10b_llm::synthesize::{SHAPES, Synthesis};
-use ga10b_llm::{CacheType, Columns, ColumnsOptions, Decoder, Engine, EngineOptions, Mode, Model, Reference};
+use ga10b_llm::{
+    CacheType, Columns, ColumnsOptions, Decoder, Engine, EngineOptions, Error, Mode, Model, Reference,
+};
 use ga10b_oracles::sample;
 use hcq::Device;
 
@@ -124,6 +126,29 @@ fn a_prompt_through_experts_agrees_and_gives_the_same_bits() {
         eprintln!("{mix}: NMSE {nmse:.1e} after a prompt of {} tokens", prompt.len());
         assert!(nmse < Bounds::FLOAT.nmse, "{mix}: NMSE {nmse:e}");
     }
+}
+
+/// Files before April 2024 have a tensor for each expert, and may have experts of several types.
+#[test]
+fn experts_in_tensors_of_their_own_are_those_of_one_tensor() {
+    let device = device();
+    let prompt: Vec<u32> = (0..40).map(|i| (i * 37 + 11) % 1024).collect();
+    for mix in ["q6_k", "f16"] {
+        let craft = || Craft::new(&format!("tiny-mixtral:{mix}"));
+        let (whole, apart) = (craft().model().unwrap(), craft().experts_apart(4).model().unwrap());
+        let reference = |model| Reference::new(model, CONTEXT).unwrap().prefill(&STORY).unwrap();
+        assert_eq!(reference(&whole), reference(&apart), "{mix}");
+        let logits = |model: &Model| {
+            let mut engine = engine(&device, model, Mode::Batch, CacheType::F16);
+            [engine.prefill(&prompt).unwrap(), engine.step(7).unwrap()]
+        };
+        assert_eq!(logits(&whole), logits(&apart), "{mix}, on a device");
+    }
+    let of_another_type = "blk.1.ffn_down.2.weight";
+    let craft = Craft::new("tiny-mixtral:f16").experts_apart(4).in_f32(of_another_type);
+    let model = craft.model().unwrap();
+    let error = Engine::new(&device, &model, &EngineOptions::new(CONTEXT)).map(drop).unwrap_err();
+    assert!(matches!(&error, Error::ExpertTypes { name, .. } if name == of_another_type), "{error}");
 }
 
 /// Consumers without a column, with a part of one, and with more than the kernel takes.

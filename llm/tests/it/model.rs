@@ -113,17 +113,17 @@ fn a_missing_key_and_a_missing_tensor_are_named() {
     assert!(matches!(draft.load(), Err(Error::MissingTensor { name }) if name == "blk.0.ffn_up.weight"));
 }
 
-/// Of files that are older than tensors of all experts of a layer.
+/// Files before April 2024 have a tensor for each expert.
 #[test]
-fn a_tensor_of_one_expert_is_named() {
-    let mut draft = Draft::new();
-    draft.set("llama.expert_count", Value::U32(2));
-    draft.set("llama.expert_used_count", Value::U32(1));
-    let router = ("blk.0.ffn_gate_inp.weight".into(), GgmlType::F32, vec![32, 2]);
-    let expert = ("blk.0.ffn_gate.0.weight".into(), GgmlType::F32, vec![32, 64]);
-    draft.tensors.extend([router, expert]);
-    let error = draft.load().expect_err("a tensor per expert");
-    assert!(matches!(&error, Error::ExpertTensors { name } if name == "blk.0.ffn_gate.0.weight"), "{error}");
+fn experts_in_tensors_of_their_own_are_counted() {
+    let apart = || Craft::new("tiny-mixtral:f16").experts_apart(4);
+    let error = apart().without("blk.1.ffn_down.3.weight").model().expect_err("a missing expert");
+    assert!(matches!(&error, Error::MissingTensor { name } if name == "blk.1.ffn_down.3.weight"), "{error}");
+    let error = apart().with("blk.1.ffn_up.4.weight", vec![0.0; 64]).model().expect_err("one too many");
+    assert!(
+        matches!(&error, Error::UnexpectedTensor { name, .. } if name == "blk.1.ffn_up.4.weight"),
+        "{error}"
+    );
 }
 
 /// In other architectures than `llama` it is the name that says whether there are experts.
