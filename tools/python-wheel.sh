@@ -36,6 +36,8 @@ CARGO_ENCODED_RUSTFLAGS=$(tools/remap-paths.sh | tr ' ' '\037') build "$own-unkn
 if [ "$own" != aarch64 ]; then
     (
         . tools/cross-aarch64.sh
+        # It would have the cross compiler link, for this machine's glibc.
+        unset CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER
         CARGO_ENCODED_RUSTFLAGS=$(tools/remap-paths.sh | tr ' ' '\037') build aarch64-unknown-linux-gnu
     )
 fi
