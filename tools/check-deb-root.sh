@@ -1,8 +1,9 @@
 #!/bin/bash
-# Installs the Debian package in clean arm64 systems, as a Jetson's owner does, and starts its programs there.
+# Installs the Debian packages and the Python wheel in clean systems, as a Jetson's owner does, starts the programs
+# there, and compiles and runs the examples in C, C++ and Python.
 #
-#   tools/check-deb-root.sh [PACKAGE]     else the package that tools/package.sh wrote
-#   SUITES="bookworm jammy" tools/check-deb-root.sh
+#   tools/check-deb-root.sh               what tools/package.sh and tools/python-wheel.sh wrote, for each architecture
+#   SUITES="bookworm jammy" ARCHS=arm64 tools/check-deb-root.sh
 #
 # The systems: Ubuntu 22.04 (jammy, JetPack 6, glibc 2.35) and 24.04 (noble, JetPack 7, glibc 2.39); beside them
 # Debian 12 (bookworm, glibc 2.36) and 13 (trixie, glibc 2.41), which stand for them where Ubuntu's archive
@@ -18,7 +19,7 @@ cd "$(dirname "$0")/.."
 if [ "${1:-}" = --inside ]; then
     root=$2
     shift 2
-    if [ "$(uname -m)" != aarch64 ]; then
+    if [ "$(uname -m)" != aarch64 ] && [ "$arch" = arm64 ]; then
         mount -t binfmt_misc none /proc/sys/fs/binfmt_misc
         # ELF, 64 bits, little-endian, machine 183. F: the emulator is opened now, outside the root.
         printf '%s' ':aarch64:M::\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00' \
@@ -64,8 +65,6 @@ fail() {
     exit 1
 }
 
-package=${1:-$(ls target/packages/ga10b-toolkit_*_arm64.deb 2>/dev/null || true)}
-[ -f "$package" ] || fail "no package: tools/package.sh makes one"
 [ "$(id -u)" = 0 ] || fail "root alone can make a system"
 needed=(debootstrap)
 [ "$(uname -m)" = aarch64 ] || needed+=(qemu-user-static)
@@ -91,7 +90,7 @@ system() {
         }
         ;;
     esac
-    timeout 600 debootstrap --arch=arm64 --foreign --variant=minbase "$suite" "$root" >"$log" 2>&1 || return 1
+    timeout 600 debootstrap --arch="$arch" --foreign --variant=minbase "$suite" "$root" >"$log" 2>&1 || return 1
     inside "$root" timeout 1800 /debootstrap/debootstrap --second-stage >>"$log" 2>&1 || {
         tail -n 20 "$log" >&2
         fail "$suite: the minimal system was not set up"
@@ -106,7 +105,7 @@ broken() {
 
 # What an owner does with the package, with what each step must say.
 owner() {
-    local root=$1 file=$2 said=$1.out status=0 out
+    local root=$1 file=root/toolkit.deb said=$1.out status=0 out
     inside "$root" apt-get install -y "./$file" >"$said" 2>&1 || broken "apt install ./$file fails"
     # A minimal system has all that the package depends on.
     grep -q '^0 upgraded, 1 newly installed, 0 to remove' "$said" || broken "other packages were installed too"
@@ -136,30 +135,92 @@ owner() {
     # `env` contains no software GPU: the library is found, or the command fails.
     inside "$root" nvdiag check --checks memory -- env nvdiag info >"$said" 2>&1 || broken "nvdiag check"
     grep -q 'no launch was seen' "$said" || fail "nvdiag check does not say that nothing was launched"
+}
+
+# What a programmer does with the other package and with the wheel: every example, on the software GPU.
+programmer() {
+    local root=$1 said=$1.out source kernels=/usr/share/doc/ga10b-toolkit/examples/kernels
+    inside "$root" sh -c 'apt-get update && apt-get install -y --no-install-recommends ./root/toolkit-dev.deb \
+        gcc g++ libc6-dev pkg-config python3-venv python3-numpy' >"$said" 2>&1 || broken "the -dev package, compilers, Python"
+    for source in "$root"/usr/share/doc/ga10b-toolkit/examples/0*.c*; do
+        source=${source#"$root"}
+        inside "$root" sh -ec '
+            case $1 in
+            *.c) compile="gcc -std=c11" ;;
+            *) compile="g++ -std=c++17" ;;
+            esac
+            $compile -Wall -Wextra -Werror "$1" -o /tmp/example "-DKERNELS=\"$2\"" $(pkg-config --cflags --libs hcq)
+            case $1 in
+            # A benchmark: a second of it.
+            *latency*) set -- 100 1 ;;
+            *) set -- ;;
+            esac
+            HCQ_DEVICE=sim timeout 600 /tmp/example "$@"' sh "$source" "$kernels" >"$said" 2>&1 || broken "$source"
+        echo "$(basename "$source"): $(tail -n 1 "$said")"
+    done
+    inside "$root" sh -ec 'python3 -m venv --system-site-packages /opt/hcq
+        /opt/hcq/bin/pip install --no-index /root/hcq-*.whl' >"$said" 2>&1 || broken "the wheel"
+    for source in "$root"/root/sources/hcq-py/examples/*.py; do
+        inside "$root" sh -ec '
+            case $1 in
+            *loop.py) set -- "$1" --hz 100 --seconds 1 ;;
+            esac
+            HCQ_DEVICE=sim timeout 600 /opt/hcq/bin/python "$@"' sh "${source#"$root"}" >"$said" 2>&1 || broken "$source"
+        echo "$(basename "$source"): $(tail -n 1 "$said")"
+    done
+    inside "$root" apt-get purge -y ga10b-toolkit-dev >"$said" 2>&1 || broken "purge of the -dev package"
+}
+
+# Takes the package away.
+purge() {
+    local root=$1 said=$1.out out
     inside "$root" apt-get purge -y ga10b-toolkit >"$said" 2>&1 || broken "purge"
     out=$(find "$root/usr" "$root/etc" -path '*ga10b-toolkit*' -o -name 'nvdiag*' -o -name 'llm-demo*')
     [ -z "$out" ] || fail "left after purge: $out"
 }
 
+# The packages and the wheel of an architecture, which has another name in the wheel's.
+found() {
+    local machine=aarch64
+    [ "$arch" = arm64 ] || machine=x86_64
+    package=$(ls target/packages/ga10b-toolkit_*_"$arch".deb) || fail "no package: tools/package.sh makes one"
+    dev=$(ls target/packages/ga10b-toolkit-dev_*_"$arch".deb) || fail "no -dev package: tools/package.sh makes one"
+    wheel=$(ls target/wheels/hcq-*_"$machine".whl) || fail "no wheel: tools/python-wheel.sh makes one"
+}
+
+archs=arm64
+[ "$(uname -m)" = aarch64 ] || archs="amd64 arm64"
 checked=
-for suite in ${SUITES:-jammy noble bookworm trixie}; do
-    root=$roots/$suite
-    case $suite in
-    jammy) title='Ubuntu 22.04 (jammy, glibc 2.35, JetPack 6)' ;;
-    noble) title='Ubuntu 24.04 (noble, glibc 2.39, JetPack 7)' ;;
-    bookworm) title='Debian 12 (bookworm, glibc 2.36)' ;;
-    trixie) title='Debian 13 (trixie, glibc 2.41)' ;;
-    *) title=$suite ;;
-    esac
-    echo "== $title"
-    if ! system "$suite" "$root"; then
-        echo "skipped: $title: $(grep -m 1 '^E:' "$root.log" || tail -n 1 "$root.log")"
-        continue
-    fi
-    install -m 644 "$package" "$root/root/package.deb"
-    owner "$root" root/package.deb
-    rm -rf "$root"
-    checked="$checked $suite"
+for arch in ${ARCHS:-$archs}; do
+    export arch
+    found
+    for suite in ${SUITES:-jammy noble bookworm trixie}; do
+        root=$roots/$suite
+        case $suite in
+        jammy) title='Ubuntu 22.04 (jammy, glibc 2.35, JetPack 6)' ;;
+        noble) title='Ubuntu 24.04 (noble, glibc 2.39, JetPack 7)' ;;
+        bookworm) title='Debian 12 (bookworm, glibc 2.36)' ;;
+        trixie) title='Debian 13 (trixie, glibc 2.41)' ;;
+        *) title=$suite ;;
+        esac
+        echo "== $title, $arch"
+        if ! system "$suite" "$root"; then
+            echo "skipped: $title, $arch: $(grep -m 1 '^E:' "$root.log" || tail -n 1 "$root.log")"
+            continue
+        fi
+        install -m 644 "$package" "$root/root/toolkit.deb"
+        install -m 644 "$dev" "$root/root/toolkit-dev.deb"
+        install -m 644 "$wheel" "$root/root"
+        # Those of Python take their kernels from beside them, as in the sources.
+        mkdir -p "$root/root/sources/hcq/examples"
+        install -D -m 644 -t "$root/root/sources/hcq-py/examples" hcq-py/examples/*.py
+        cp -r hcq/examples/kernels "$root/root/sources/hcq/examples"
+        owner "$root"
+        programmer "$root"
+        purge "$root"
+        rm -rf "$root"
+        checked="$checked $suite/$arch"
+    done
 done
 [ -n "$checked" ] || fail "no system could be made"
-echo "the package works in:$checked"
+echo "the packages work in:$checked"

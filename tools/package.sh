@@ -1,18 +1,20 @@
 #!/bin/sh
-# Makes what a Jetson with JetPack 6 or 7 installs, without a compiler there: a tarball and a Debian package
+# Makes what a Jetson with JetPack 6 or 7 installs, without a compiler there, and what a machine with an x86-64
+# processor does for the desktop driver or the software GPU alone: a tarball and a Debian package
 # of nvdiag, llm-demo, libhcq.so, libnvgpu_sim.so, libnvdiag_capture.so, the manual pages, the completions, the
 # documentation, a unit of systemd (not enabled) and the licence. What C and C++ programs are compiled with
 # is in the tarball and in a Debian package of its own.
 #
 #   tools/package.sh            built for speed; into target/packages
 #   tools/package.sh --check    built as the checks build, then unpacked and started (in CI under qemu)
+#   tools/package.sh --amd64    for x86-64, on such a machine; also with --check
 #
 # The files are ga10b-toolkit-VERSION-aarch64.tar.xz, ga10b-toolkit_VERSION_arm64.deb and
-# ga10b-toolkit-dev_VERSION_arm64.deb. The same commit and
+# ga10b-toolkit-dev_VERSION_arm64.deb, or those with x86_64 and amd64. The same commit and
 # the same compiler give the same bytes (tools/check-reproducible.sh): times are the commit's, or
 # SOURCE_DATE_EPOCH.
 #
-# Builds for aarch64: by cross compilation on other machines (tools/cross-aarch64.sh says what that needs).
+# Builds for aarch64 by cross compilation on other machines (tools/cross-aarch64.sh says what that needs).
 # The programs need glibc 2.35, as JetPack 6 has it (Ubuntu 22.04); JetPack 7 has 2.39 (Ubuntu 24.04). The
 # script fails if they need a newer one, or another library.
 set -eu
@@ -22,25 +24,32 @@ export LC_ALL=C
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export SOURCE_DATE_EPOCH
 
-profile=release check=
-case "${1:-}" in
-'') ;;
---check) profile=ci check=yes ;;
-*) sed -n '2,17s/^# \{0,1\}//p' "$0"; exit 2 ;;
-esac
+profile=release check='' machine=aarch64 arch=arm64
+for option; do
+    case "$option" in
+    --check) profile=ci check=yes ;;
+    --amd64) machine=x86_64 arch=amd64 ;;
+    *) sed -n '2,20s/^# \{0,1\}//p' "$0"; exit 2 ;;
+    esac
+done
+fail() {
+    echo "package: $*" >&2
+    exit 1
+}
 
 name=ga10b-toolkit
 maintainer="the ga10b toolkit's authors <nobody@example.com>"
-triple=aarch64-unknown-linux-gnu
+triple=$machine-unknown-linux-gnu
 crates="-p nvdiag -p llm-demo -p hcq-c -p ga10b-sim-preload -p ga10b-capture-preload"
-if [ "$(uname -m)" = aarch64 ]; then
+if [ "$(uname -m)" = $machine ]; then
     runner=
     readelf=readelf strip=strip cc=cc
-    out=$PWD/target/$profile
-    export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUSTFLAGS="$(tools/remap-paths.sh)"
+    out=$PWD/target/$triple/$profile
+    export CARGO_ENCODED_RUSTFLAGS="$(tools/remap-paths.sh | tr ' ' '\037')"
     # shellcheck disable=SC2086
-    cargo build --profile "$profile" $crates
+    cargo build --profile "$profile" --target "$triple" $crates
 else
+    [ $machine = aarch64 ] || fail "packages for x86-64 are built on x86-64"
     . tools/cross-aarch64.sh
     runner=$CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER
     readelf=aarch64-linux-gnu-readelf strip=aarch64-linux-gnu-strip cc=aarch64-linux-gnu-gcc
@@ -51,11 +60,11 @@ fi
 
 version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 packages=$PWD/target/packages
-stage=$packages/$name-$version-aarch64
+stage=$packages/$name-$version-$machine
 tarball=$stage.tar.xz
-package=$packages/${name}_${version}_arm64.deb
-dev=$packages/${name}-dev_${version}_arm64.deb
-rm -rf "$packages"
+package=$packages/${name}_${version}_$arch.deb
+dev=$packages/${name}-dev_${version}_$arch.deb
+rm -rf "$packages"/*"$machine"* "$packages"/*"$arch".deb "$packages"/deb "$packages"/deb-dev
 mkdir -p "$stage/bin" "$stage/lib/systemd/system" "$stage/share/doc/$name" "$stage/share/man/man1" \
     "$stage/share/bash-completion/completions" "$stage/share/zsh/site-functions" \
     "$stage/share/fish/vendor_completions.d"
@@ -64,24 +73,20 @@ install -m 644 "$out/libnvgpu_sim.so" "$out/libnvdiag_capture.so" "$stage/lib"
 CC=$cc tools/c-library.sh "$out/libhcq_c.a" "$stage"
 "$strip" --strip-debug "$stage/lib/libhcq.a"
 install -m 644 tools/nvdiag-watch.service "$stage/lib/systemd/system"
-fail() {
-    echo "package: $*" >&2
-    exit 1
-}
 for file in "$stage"/bin/* "$stage"/lib/libnv*.so "$stage/lib/libhcq.so.$version"; do
     "$strip" --strip-debug "$file"
     newest=$($readelf --version-info --wide "$file" | grep -o 'GLIBC_2\.[0-9]*' | sort -t. -k2 -n -u | tail -n 1)
     [ "${newest#GLIBC_2.}" -le 35 ] || fail "$file needs $newest, and JetPack 6 has GLIBC_2.35"
     # What the package's dependencies, libc6 and libgcc-s1, bring.
     other=$($readelf --dynamic --wide "$file" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
-        grep -vE '^(lib(c|m|pthread|dl|rt)\.so\.[0-9]|ld-linux-aarch64\.so\.1|libgcc_s\.so\.1)$' || true)
+        grep -vE '^(lib(c|m|pthread|dl|rt)\.so\.[0-9]|ld-linux-(aarch64|x86-64)\.so\.[0-9]|libgcc_s\.so\.1)$' || true)
     [ -z "$other" ] || fail "$file needs $other, and the package depends on libc6 and libgcc-s1 alone"
     # Nothing of the machine that built it.
     ! grep -qF -e "$PWD" -e "${CARGO_HOME:-$HOME/.cargo}/" "$file" || fail "$file names folders of this machine"
 done
 install -m 644 LICENSE README.md CHANGELOG.md "$stage/share/doc/$name"
 cp -r docs "$stage/share/doc/$name/docs"
-for file in "$(basename "$tarball")" "$(basename "$package")" "$(basename "$dev")"; do
+[ $arch = amd64 ] || for file in "$(basename "$tarball")" "$(basename "$package")" "$(basename "$dev")"; do
     grep -qF "$file" README.md || fail "README.md does not name $file"
 done
 start() {
@@ -133,7 +138,7 @@ size=$(size_of "$deb/usr")
 cat >"$deb/DEBIAN/control" <<CONTROL
 Package: $name
 Version: $version
-Architecture: arm64
+Architecture: $arch
 Maintainer: $maintainer
 Installed-Size: $size
 Depends: libc6 (>= 2.35), libgcc-s1
@@ -141,7 +146,8 @@ Section: devel
 Priority: optional
 Description: GPU diagnostics and language models for Jetson Orin, without CUDA
  nvdiag explains GPU faults, address maps and driver calls. llm-demo decodes
- quantized language models on the GPU through the kernel driver.
+ quantized language models on the GPU through the kernel driver: nvgpu, or the
+ desktop driver.
  libnvgpu_sim.so is a software ga10b for programs that use the driver's ioctls.
  libnvdiag_capture.so reads rings in a program for nvdiag trace --submissions.
 CONTROL
@@ -162,7 +168,7 @@ echo 'activate-noawait ldconfig' >"$deb/DEBIAN/triggers"
 cat >"$devdeb/DEBIAN/control" <<CONTROL
 Package: $name-dev
 Version: $version
-Architecture: arm64
+Architecture: $arch
 Maintainer: $maintainer
 Installed-Size: $(size_of "$devdeb/usr")
 Depends: $name (= $version), libc6-dev

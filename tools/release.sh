@@ -66,7 +66,8 @@ build() {
     in_order | tr ' ' '\n' >"$release/crates/ORDER"
     for name in $(in_order); do cp "target/package/$name-$version.crate" "$release/crates"; done
     tools/package.sh
-    cp target/packages/*.tar.xz target/packages/*.deb "$release"
+    [ "$(uname -m)" != x86_64 ] || tools/package.sh --amd64
+    cp target/packages/*-"$version"-*.tar.xz target/packages/*_"$version"_*.deb "$release"
     tools/python-wheel.sh
     cp target/wheels/*.whl "$release"
     sbom

@@ -60,6 +60,7 @@ fn of_chunk(
         in_order: in_order.into(),
         kv_heads,
         head_dim: dims,
+        head_values: dims,
         group: GROUP,
         scale: 1.0 / (dims as f32).sqrt(),
         partials: d.within(Tolerance::Single { ulps: 64, absolute: 2e-3 }).room(partials),
@@ -78,6 +79,7 @@ fn merge(dims: u32) -> Case {
         out: d.within(ROUNDED).room((6 * HEADS * dims / 2) as usize),
         heads: HEADS,
         head_dim: dims,
+        head_values: dims,
         most: 3,
     })
 }

@@ -233,6 +233,7 @@ fn merge() -> Case {
         partials: d.words((0..COLUMNS * heads * SHARES * words).map(positive).collect()),
         out: d.within_fragments(COLUMNS).fragments_room(COLUMNS),
         head_dim,
+        head_values: head_dim,
         heads,
         shares: SHARES,
     })

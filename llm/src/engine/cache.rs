@@ -40,9 +40,9 @@ impl CacheShape {
         let positions = pages.saturating_mul(PAGE);
         let scales_at = match kv {
             CacheType::F16 => None,
-            CacheType::Q8_0 => Some(fits(c.kv_dim().saturating_mul(positions))?),
+            CacheType::Q8_0 => Some(fits(c.padded_kv_dim().saturating_mul(positions))?),
         };
-        let (kv_heads, kv_dim) = (c.kv_heads, c.kv_dim() as u64);
+        let (kv_heads, kv_dim) = (c.kv_heads, c.padded_kv_dim() as u64);
         Ok(Self { kv, positions: fits(positions)?, scales_at, kv_heads, kv_dim })
     }
 

@@ -167,8 +167,8 @@ pub fn scan(
 ) -> Result<Scan> {
     let c = &m.config;
     let (start, per_row) = match m.cache.scales_at {
-        None => (0, c.head_dim),
-        Some(at) => (u64::from(at), c.head_dim / BLOCK as usize),
+        None => (0, c.padded_head()),
+        Some(at) => (u64::from(at), c.padded_head() / BLOCK as usize),
     };
     let per_page = c.kv_heads * PAGE * per_row;
     let mut found = Scan::default();

@@ -92,6 +92,14 @@ pub struct Rows<'a> {
     pub tail: Option<Tail>,
 }
 
+impl Rows<'_> {
+    /// The number of rows on the device.
+    pub fn count(&self) -> usize {
+        let rows = self.tensor.rows();
+        self.order.map_or(rows, |order| order.count(rows))
+    }
+}
+
 impl<'a> From<TensorView<'a>> for Rows<'a> {
     fn from(tensor: TensorView<'a>) -> Self {
         Self { tensor, order: None, tail: None }
@@ -113,10 +121,13 @@ struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// Its rows as they are in the file, or rows in the same place if their order is another.
+    /// Its rows as they are in the file, or rows in about the same place if their order is another.
     fn in_file(&self) -> &'a [u8] {
-        let bytes = self.from.tensor.row_bytes();
-        &self.from.tensor.data[self.first * bytes..][..self.count * bytes]
+        let tensor = &self.from.tensor;
+        let (rows, all) = (tensor.rows(), self.from.count());
+        let [from, to] =
+            [self.first, self.first + self.count].map(|row| row * rows / all * tensor.row_bytes());
+        &tensor.data[from..to]
     }
 
     /// Its rows as they go to the device; `changed` holds them if they are others than in the file. `None` if
@@ -132,9 +143,12 @@ impl<'a> Part<'a> {
         }
         changed.clear();
         for row in self.first..self.first + self.count {
-            let from = order.map_or(row, |order| order.source(row));
             let at = changed.len();
-            changed.extend_from_slice(&tensor.data[from * bytes..][..bytes]);
+            match order.map_or(Some(row), |order| order.source(row)) {
+                Some(from) => changed.extend_from_slice(&tensor.data[from * bytes..][..bytes]),
+                // Zeros are zero in every type.
+                None => changed.resize(at + bytes, 0),
+            }
             if let Some(tail) = tail.filter(|tail| tail.has(row)) {
                 rescale(tensor.ty, &mut changed[at..], tail.factor)?;
             }
@@ -162,10 +176,9 @@ impl<'a> Loader<'a> {
             "tensors that do not match"
         );
         let together = format.rows_together() as usize;
-        let whole =
-            tensors[1..].iter().zip(&tensors).all(|(_, before)| before.rows().is_multiple_of(together));
+        let whole = rows[..rows.len() - 1].iter().all(|before| before.count().is_multiple_of(together));
         assert!(whole, "tensors that share tiles");
-        let all: usize = tensors.iter().map(TensorView::rows).sum();
+        let all: usize = rows.iter().map(Rows::count).sum();
         let (all, cols) = (fits(all)?, fits(cols)?);
         let bytes = |rows: u64| format.packed_bytes(rows, cols.into());
         let buffer = device.alloc(bytes(all.into()))?;
@@ -174,8 +187,8 @@ impl<'a> Loader<'a> {
         let mut row = 0u64;
         for from in rows {
             let rows_per_part = (PART_BYTES / from.tensor.row_bytes()).next_multiple_of(together).max(1);
-            for first in (0..from.tensor.rows()).step_by(rows_per_part) {
-                let count = rows_per_part.min(from.tensor.rows() - first);
+            for first in (0..from.count()).step_by(rows_per_part) {
+                let count = rows_per_part.min(from.count() - first);
                 let (buffer, at) = (buffer.clone(), bytes(row));
                 self.0.push(Part { format, cols, from: *from, first, count, buffer, at });
                 row += count as u64;
@@ -205,7 +218,6 @@ impl<'a> Loader<'a> {
                     Error::Inexact { name, ty: tensor.ty, stored }
                 };
                 let mut rows = part.rows(changed).ok_or_else(inexact)?;
-                let in_file = rows.len() as u64;
                 if stored_as(tensor.ty) != tensor.ty {
                     repack(tensor.ty, rows, repacked).ok_or_else(inexact)?;
                     rows = repacked;
@@ -217,7 +229,7 @@ impl<'a> Loader<'a> {
                 } else {
                     part.buffer.write(part.at, rows)?;
                 }
-                loaded.lock().unwrap_or_else(PoisonError::into_inner)(in_file);
+                loaded.lock().unwrap_or_else(PoisonError::into_inner)(part.in_file().len() as u64);
                 Ok(())
             },
         )

@@ -63,11 +63,12 @@ impl From<&Info> for Chip {
 /// [`Error::UnsupportedType`], [`Error::PartialBlock`], [`Error::KeyValue`].
 pub fn check(model: &Model, kv: CacheType) -> Result<()> {
     let c = &model.config;
-    if !c.head_dim.is_multiple_of(8) || c.head_dim > LONGEST_HEAD as usize {
+    let normed = c.padded_head() > c.head_dim && c.architecture.head_norms != HeadNorms::None;
+    if !c.head_dim.is_multiple_of(4) || normed || c.head_dim > LONGEST_HEAD as usize {
         let [given, width, heads] = ["attention.key_length", "embedding_length", "attention.head_count"]
             .map(|key| c.architecture.key(key));
         let key = if model.gguf.value(&given).is_some() { given } else { format!("{width} / {heads}") };
-        let rule = "the length of a head: there are kernels for multiples of 8 up to 256";
+        let rule = "the length of a head: there are kernels for multiples of 4 up to 256, of 8 where heads are normalized";
         return Err(Error::KeyValue { key, value: c.head_dim.to_string(), rule });
     }
     kv.check(c)?;
@@ -188,9 +189,8 @@ impl<'a> Upload<'a, '_> {
     /// The steps of a layer, whatever its architecture.
     fn steps(&mut self, layer: Layer<'a>) -> Result<Vec<Step>> {
         let device = self.device;
-        let order = self.order();
-        let tail = self.tail();
-        let qkv = [(layer.q, order, tail), (layer.k, order, None), (layer.v, None, None)];
+        let (order, padded, tail) = (self.order(), self.padded(), self.tail());
+        let qkv = [(layer.q, order, tail), (layer.k, order, None), (layer.v, padded, None)];
         let rows = qkv.map(|(affine, order, tail)| Rows { tensor: affine.weight, order, tail });
         let heads = Product {
             role: "q k v",
@@ -259,15 +259,23 @@ impl<'a> Upload<'a, '_> {
 
     /// The order of queries and keys on the device, unless it is that of the file.
     fn order(&self) -> Option<HeadOrder> {
-        let Config { head_dim, rope_dim, architecture, .. } = *self.c;
-        (architecture.rotation == Rotation::Halves).then_some(HeadOrder { head_dim, rope_dim })
+        let c = self.c;
+        let halves = c.architecture.rotation == Rotation::Halves;
+        let order = HeadOrder { head_dim: c.head_dim, padded: c.padded_head(), halves: c.rope_dim };
+        if halves { Some(order) } else { self.padded() }
+    }
+
+    /// That of values: heads that are no multiple of 8 are padded.
+    fn padded(&self) -> Option<HeadOrder> {
+        let (head_dim, padded) = (self.c.head_dim, self.c.padded_head());
+        (padded > head_dim).then_some(HeadOrder { head_dim, padded, halves: 0 })
     }
 
     /// The part of queries that does not rotate, where scores have a factor that is not its own.
     fn tail(&self) -> Option<Tail> {
         let Config { head_dim, rope_dim, score_factor, .. } = *self.c;
         (rope_dim < head_dim && score_factor != 1.0).then(|| Tail {
-            head_dim,
+            head_dim: self.c.padded_head(),
             rope_dim,
             factor: 1.0 / score_factor,
         })
@@ -300,7 +308,8 @@ impl<'a> Upload<'a, '_> {
         let (mut values, mut names, mut bytes) = (Vec::new(), Vec::new(), 0);
         for (affine, order, tail) in parts {
             let Some(tensor) = affine.bias else {
-                values.resize(values.len() + affine.weight.rows(), 0.0);
+                let rows = affine.weight.rows();
+                values.resize(values.len() + order.map_or(rows, |order| order.count(rows)), 0.0);
                 continue;
             };
             let part = tensor.to_f32()?;
@@ -336,8 +345,7 @@ impl<'a> Upload<'a, '_> {
 fn stacked<'a>(device: &Device, loader: &mut Loader<'a>, rows: &[Rows<'a>]) -> Result<Vec<Matrix>> {
     let together = |a: &TensorView<'_>| Format::of(stored_as(a.ty)).map_or(1, Format::rows_together) as usize;
     let joined = |a: &Rows<'_>, b: &Rows<'_>| {
-        stored_as(a.tensor.ty) == stored_as(b.tensor.ty)
-            && a.tensor.rows().is_multiple_of(together(&a.tensor))
+        stored_as(a.tensor.ty) == stored_as(b.tensor.ty) && a.count().is_multiple_of(together(&a.tensor))
     };
     rows.chunk_by(joined).map(|group| loader.add(device, group)).collect()
 }
@@ -355,7 +363,7 @@ impl Rotations {
     fn new(device: &Device, c: &Config, context: usize) -> Result<Self> {
         let buffer = |frequencies: Vec<f64>| -> Result<Buffer> {
             let mut steps: Vec<u64> = frequencies.into_iter().map(turns).collect();
-            steps.resize(c.head_dim / 2, 0);
+            steps.resize(c.padded_head() / 2, 0);
             let buffer = device.alloc(8 * steps.len() as u64)?;
             buffer.write_slice(0, &steps)?;
             Ok(buffer)

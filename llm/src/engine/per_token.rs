@@ -95,7 +95,7 @@ impl PerToken<'_> {
         let c = &self.model.config;
         let biased = p.bias.as_ref().map_or(0, |_| heads::BIASED);
         let normed = norms.map_or(0, |_| heads::NORMED);
-        let (q_dim, kv_dim) = (fits(c.q_dim())?, fits(c.kv_dim())?);
+        let (q_dim, kv_dim) = (fits(c.padded_q_dim())?, fits(c.padded_kv_dim())?);
         let [q_length, k_length] = norms.map_or([q_dim, kv_dim], |norms| norms.lengths);
         // Inputs that a flag leaves out are not read.
         let [q_norm, k_norm] = norms.map_or([qkv, qkv], |norms| norms.weights.each_ref());

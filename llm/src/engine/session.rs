@@ -89,7 +89,7 @@ impl Engine {
     /// scales.
     fn ranges(&self, positions: usize) -> Ranges {
         let (cache, c) = (&self.model.cache, &self.model.config);
-        let dim = c.head_dim as u64;
+        let dim = c.padded_head() as u64;
         let rows = || (0..c.kv_heads).flat_map(|head| cache.rows(head, &self.pages, positions));
         let values = || rows().map(|(row, count)| (row * dim, count * dim));
         match cache.scales_at {

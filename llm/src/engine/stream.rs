@@ -102,7 +102,7 @@ pub fn style(a: &Architecture) -> Style {
 /// computes all.
 pub fn lacks(c: &Config, context: usize) -> Option<&'static str> {
     let a = c.architecture;
-    let long = (c.head_dim > LONGEST_HEAD, "heads of more than 128 values");
+    let long = (c.padded_head() > LONGEST_HEAD, "heads of more than 128 values");
     if style(a) == Style::Plain {
         let all = [(c.experts > 0, "mixtures of experts"), long];
         return all.into_iter().find_map(|(needed, what)| needed.then_some(what));
@@ -242,7 +242,8 @@ impl<'a> Planner<'a> {
             values: 0,
             heads: fits(c.heads)?,
             kv_heads: fits(c.kv_heads)?,
-            head_dim: fits(c.head_dim)?,
+            head_dim: fits(c.padded_head())?,
+            head_values: fits(c.head_dim)?,
             context: m.cache.positions,
             kv: m.cache.kv,
             score_factor: c.score_factor,
@@ -269,7 +270,7 @@ impl<'a> Planner<'a> {
         for v in &mut vectors {
             let mut packets = |values: usize| zeros(values / PACKET_VALUES as usize * PACKET_BYTES as usize);
             *v = Vectors {
-                qkv: packets(c.q_dim() + 2 * c.kv_dim())?,
+                qkv: packets(c.padded_q_dim() + 2 * c.padded_kv_dim())?,
                 attended: packets(c.q_dim())?,
                 between: packets(c.hidden)?,
                 gated: packets(c.ff)?,

@@ -192,6 +192,21 @@ impl Config {
         self.kv_heads * self.head_dim
     }
 
+    /// Values that a head takes on a device: those of the file, then zeros up to a multiple of 8.
+    pub fn padded_head(&self) -> usize {
+        self.head_dim.next_multiple_of(8)
+    }
+
+    /// Length of the query vector on a device.
+    pub fn padded_q_dim(&self) -> usize {
+        self.heads * self.padded_head()
+    }
+
+    /// Length of the key vector, and of the value vector, on a device.
+    pub fn padded_kv_dim(&self) -> usize {
+        self.kv_heads * self.padded_head()
+    }
+
     /// Refuses a context of more positions than a model with learned positions has vectors for.
     ///
     /// # Errors

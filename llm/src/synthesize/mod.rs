@@ -143,6 +143,13 @@ impl Synthesis {
         self
     }
 
+    /// Sets another number of query heads, a multiple of that of keys.
+    #[must_use]
+    pub fn with_heads(mut self, heads: usize) -> Self {
+        self.config = Box::new(Config { heads, ..*self.config });
+        self
+    }
+
     /// Sets another length of a head's vector, which rotates whole, without factors.
     #[must_use]
     pub fn with_head_dim(mut self, head_dim: usize) -> Self {

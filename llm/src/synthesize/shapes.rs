@@ -64,6 +64,22 @@ const LLAMA_8B: Shape = Shape {
     ..LLAMA_1B
 };
 
+/// `openlm-research/open_llama_3b`: its heads are no multiple of 8.
+const OPEN_LLAMA_3B: Shape = Shape {
+    name: "open-llama-3b",
+    layers: 26,
+    hidden: 3200,
+    ff: 8640,
+    kv_heads: 32,
+    head_dim: 100,
+    vocab: 32_000,
+    context: 2048,
+    rope_base: 10_000.0,
+    scaling: None,
+    tied: false,
+    ..LLAMA_1B
+};
+
 /// `HuggingFaceTB/SmolLM3-3B`.
 const SMOLLM3_3B: Shape = Shape {
     name: "smollm3-3b",
@@ -225,10 +241,11 @@ const TINY_WINDOW: usize = 4;
 const TINY_GEMMA: Shape =
     Shape { name: "tiny-gemma", architecture: "gemma", heads: 4, head_dim: 256, ..TINY_QWEN2 };
 
-const SHAPES: [Shape; 26] = [
+const SHAPES: [Shape; 27] = [
     LLAMA_1B,
     LLAMA_3B,
     LLAMA_8B,
+    OPEN_LLAMA_3B,
     SMOLLM3_3B,
     QWEN2_1B,
     Shape { name: "qwen3-0.6b", hidden: 1024, ff: 3072, ..QWEN3_1B },

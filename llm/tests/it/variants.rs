@@ -174,13 +174,38 @@ fn a_half_of_longrope_and_unusual_beside_it_are_refused_by_name() {
 fn a_model_without_kernels_is_refused_without_a_device() {
     let synthesis = "tiny-llama:f16".parse::<Synthesis>().unwrap();
     let refused = |head: usize, kv| check(&synthesis.clone().with_head_dim(head).model(3).unwrap(), kv);
-    for (head, kv, wanted) in
-        [(100, CacheType::F16, "is 100"), (264, CacheType::F16, "is 264"), (40, CacheType::Q8_0, "q8_0")]
-    {
+    for (head, kv, wanted) in [
+        (98, CacheType::F16, "is 98"),
+        (260, CacheType::F16, "is 260"),
+        (264, CacheType::F16, "is 264"),
+        (40, CacheType::Q8_0, "q8_0"),
+    ] {
         let text = refused(head, kv).unwrap_err().to_string();
         assert!(text.contains("llama.attention.key_length") && text.contains(wanted), "{text}");
     }
     refused(40, CacheType::F16).unwrap();
+    refused(100, CacheType::F16).unwrap();
+    let normed = "tiny-qwen3:f16".parse::<Synthesis>().unwrap().with_head_dim(100).model(3).unwrap();
+    let text = check(&normed, CacheType::F16).unwrap_err().to_string();
+    assert!(text.contains("qwen3.attention.key_length") && text.contains("normalized"), "{text}");
+}
+
+/// OpenLLaMA 3B has heads of 100, which take 104 values on a device. Neighbours and halves of a head rotate; prompts
+/// of the last two go in chunks.
+#[test]
+fn heads_that_are_padded_agree_with_the_reference() {
+    for (shape, heads, head) in [
+        ("tiny-llama:q4_0", 8, 100),
+        ("tiny-qwen2:q8_0", 8, 60),
+        ("tiny-llama:q8_0", 16, 12),
+        ("tiny-qwen2:q4_0", 16, 20),
+    ] {
+        let synthesis: Synthesis = shape.parse().unwrap();
+        let model = synthesis.with_heads(heads).with_head_dim(head).model(3).unwrap();
+        for mode in Mode::ALL {
+            agrees(&model, mode, 10, &format!("{shape}, {heads} heads of {head}"));
+        }
+    }
 }
 
 /// Keys of a short context are rotated otherwise than those of a long one.

@@ -159,10 +159,10 @@ impl Sizes {
         let sums = |rows: usize, cols: usize| -> Result<u64> {
             Ok(floats(rows) * u64::from(shares(fits(rows)?, fits(cols)?, sm_count)))
         };
-        let qkv = sums(c.q_dim() + 2 * c.kv_dim(), c.hidden)?;
+        let qkv = sums(c.padded_q_dim() + 2 * c.padded_kv_dim(), c.hidden)?;
         let gate_up = sums(2 * c.ff, c.hidden)?.max(sums(c.ff, c.hidden)?);
         let down = sums(c.hidden, c.ff)?.max(sums(c.hidden, c.q_dim())?);
-        let partials = c.heads * attention_shares(pages) * partial_words(fits(c.head_dim)?) as usize;
+        let partials = c.heads * attention_shares(pages) * partial_words(fits(c.padded_head())?) as usize;
         Ok(Self {
             tables: 4 * (sequences * pages) as u64,
             x: floats(c.hidden),
@@ -170,7 +170,7 @@ impl Sizes {
             attended: fragments::bytes(MOST, fits(c.q_dim())?),
             ff: fragments::bytes(MOST, fits(c.ff)?),
             sums: qkv.max(gate_up).max(down),
-            q: floats(c.q_dim()),
+            q: floats(c.padded_q_dim()),
             partials: floats(partials),
             logits: floats(c.vocab),
             experts: ExpertBuffers::bytes(c)?,
@@ -188,7 +188,7 @@ impl Buffers {
     /// values, and those that are fragments.
     pub fn vectors(&self, c: &Config) -> (Vec<(&Buffer, usize)>, Vec<&Buffer>) {
         let all = |buffer: &Buffer| buffer.len() as usize / 4;
-        let mut numbers = vec![(&self.x, c.hidden), (&self.q, c.q_dim()), (&self.logits, c.vocab)];
+        let mut numbers = vec![(&self.x, c.hidden), (&self.q, c.padded_q_dim()), (&self.logits, c.vocab)];
         numbers.push((&self.sums, all(&self.sums)));
         let mut fragments = vec![&self.normed, &self.attended, &self.ff];
         if let Some(own) = &self.experts {

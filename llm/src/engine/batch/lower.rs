@@ -320,7 +320,7 @@ impl<'a> Planner<'a> {
 
     fn rope(&mut self, layer: &LayerMemory) -> Result<()> {
         let (b, c, cache) = (self.b, &self.model.config, &self.model.cache);
-        let pairs = fits((c.heads + 2 * c.kv_heads) * c.head_dim / 2)?;
+        let pairs = fits((c.heads + 2 * c.kv_heads) * c.padded_head() / 2)?;
         let args = vector::Rope {
             state: &b.state,
             tables: &b.tables,
@@ -331,7 +331,7 @@ impl<'a> Planner<'a> {
             values: &layer.values,
             heads: fits(c.heads)?,
             kv_heads: fits(c.kv_heads)?,
-            half_dim: fits(c.head_dim / 2)?,
+            half_dim: fits(c.padded_head() / 2)?,
             table_pitch: self.pages,
             shares: self.shares,
             columns: self.columns,
@@ -345,7 +345,8 @@ impl<'a> Planner<'a> {
 
     fn attend(&mut self, layer: &LayerMemory) -> Result<()> {
         let (b, c, cache) = (self.b, &self.model.config, &self.model.cache);
-        let (head_dim, kv_heads, group) = (fits(c.head_dim)?, fits(c.kv_heads)?, fits(c.heads / c.kv_heads)?);
+        let (head_dim, kv_heads, group) =
+            (fits(c.padded_head())?, fits(c.kv_heads)?, fits(c.heads / c.kv_heads)?);
         let shares = fits(attention_shares(self.pages as usize))?;
         let (state, partials) = (&b.state, &b.partials);
         let (window, cap) = limits(c, layer);
@@ -373,8 +374,8 @@ impl<'a> Planner<'a> {
         if let Some(launch) = self.launches.last_mut() {
             launch.cache_bytes = cache.bytes_per_position();
         }
-        let (out, heads) = (&b.attended, fits(c.heads)?);
-        let args = attention::Merge { state, partials, out, head_dim, heads, shares }.args();
+        let (out, heads, head_values) = (&b.attended, fits(c.heads)?, fits(c.head_dim)?);
+        let args = attention::Merge { state, partials, out, head_dim, head_values, heads, shares }.args();
         let grid = (vector::tile_blocks(fits(c.q_dim())?), self.columns);
         self.push("attention", "columns_merge", LaunchConfig::new(grid, vector::THREADS), args)
     }

@@ -423,7 +423,7 @@ impl Columns {
             return Ok(());
         }
         let cache = &self.model.cache;
-        let values = (self.model.config.kv_dim() * PAGE) as u64;
+        let values = (self.model.config.padded_kv_dim() * PAGE) as u64;
         // Values, and in q8_0 their scales.
         let (bytes, scale_bytes) = match cache.scales_at {
             None => (2 * values, 0),

@@ -113,7 +113,7 @@ struct Sizes {
 impl Sizes {
     fn of(c: &Config, extent: Extent, choices: &Choices, chip: Chip) -> Result<Self> {
         let Extent { longest, context, kv, .. } = extent;
-        let expanded = 2 * c.kv_dim() * pages_for(context) * PAGE;
+        let expanded = 2 * c.padded_kv_dim() * pages_for(context) * PAGE;
         let tokens = longest.min(context).next_power_of_two().max(SIZES[0] as usize);
         let sums = |rows: usize, cols: usize| sums(choices, tokens, (rows, cols), chip);
         // By GELU, the sums of the feed-forward block are activated by another kernel.
@@ -122,14 +122,14 @@ impl Sizes {
             Activation::GeluGate => sums(2 * c.ff, c.hidden)?,
             Activation::Gelu => sums(c.ff, c.hidden)?,
         };
-        let widest = c.hidden.max(c.ff).max(c.q_dim());
+        let widest = c.hidden.max(c.ff).max(c.padded_q_dim());
         let experts = expert_sizes(c, tokens);
         Ok(Self {
             chunk: 4 * (TOKENS_AT as usize + longest),
             x: 4 * tokens * c.hidden,
             normed: 2 * tokens * c.hidden,
-            qkv: 4 * sums(c.q_dim() + 2 * c.kv_dim(), c.hidden)?,
-            q: 2 * tokens * c.q_dim(),
+            qkv: 4 * sums(c.padded_q_dim() + 2 * c.padded_kv_dim(), c.hidden)?,
+            q: 2 * tokens * c.padded_q_dim(),
             attended: 2 * tokens * c.q_dim(),
             partials: 4 * partials(c, tokens, chip.sm_count)?,
             ff: 2 * tokens * c.experts_used.max(1) * c.ff,
@@ -150,7 +150,7 @@ impl Sizes {
 /// Most words of the split-K parts of attention of up to `tokens` tokens; at least a few, a launch takes
 /// them.
 fn partials(c: &Config, tokens: usize, sm_count: u32) -> Result<usize> {
-    let (heads, words) = (fits(c.heads)?, shares::partial_words(fits(c.head_dim)?) as usize);
+    let (heads, words) = (fits(c.heads)?, shares::partial_words(fits(c.padded_head())?) as usize);
     let of = |tokens: u32| match shares::most(tokens, heads, sm_count) {
         1 => words,
         most => most as usize * tokens as usize * c.heads * words,

@@ -43,7 +43,8 @@ pub fn refuses(c: &Config) -> Option<String> {
     }
     let (hidden, q_dim, ff) = (c.hidden, c.q_dim(), c.ff);
     let whole = [hidden, q_dim, ff].iter().all(|n| n.is_multiple_of(gemm::DEPTH as usize));
-    let taken = whole && c.kv_dim().is_multiple_of(TILE_ROWS as usize);
+    let stacked = [c.padded_q_dim(), c.padded_kv_dim()];
+    let taken = whole && stacked.iter().all(|n| n.is_multiple_of(TILE_ROWS as usize));
     (!taken).then(|| {
         format!(
             "width {hidden}, length of queries {q_dim} and feed-forward {ff} are not all multiples of {}",

@@ -316,7 +316,7 @@ impl<'a> Planner<'a> {
 
     fn rope(&mut self, layer: &LayerMemory, shares: u32, factors: LayerFactors) -> Result<()> {
         let (m, c, cache) = (self.m, &self.model.config, &self.model.cache);
-        let pairs = fits((c.heads + 2 * c.kv_heads) * c.head_dim / 2)?;
+        let pairs = fits((c.heads + 2 * c.kv_heads) * c.padded_head() / 2)?;
         let args = vector::PromptRope {
             qkv: &m.qkv,
             turns: &layer.turns,
@@ -326,7 +326,7 @@ impl<'a> Planner<'a> {
             values: &layer.values,
             heads: fits(c.heads)?,
             kv_heads: fits(c.kv_heads)?,
-            half_dim: fits(c.head_dim / 2)?,
+            half_dim: fits(c.padded_head() / 2)?,
             tables: self.tables,
             shares,
             share_pitch: self.tokens,
@@ -344,7 +344,8 @@ impl<'a> Planner<'a> {
 
     fn attend(&mut self, layer: &LayerMemory, factors: LayerFactors) -> Result<()> {
         let (m, c, cache) = (self.m, &self.model.config, &self.model.cache);
-        let (head_dim, kv_heads) = (fits(c.head_dim)?, fits(c.kv_heads)?);
+        let (head_dim, head_values, kv_heads) =
+            (fits(c.padded_head())?, fits(c.head_dim)?, fits(c.kv_heads)?);
         let dims = kernel_dims(head_dim);
         let [keys, values] = match &m.expanded {
             None => [&layer.keys, &layer.values],
@@ -369,6 +370,7 @@ impl<'a> Planner<'a> {
             in_order: m.expanded.is_some().into(),
             kv_heads,
             head_dim,
+            head_values,
             group: fits(c.heads / c.kv_heads)?,
             scale: c.score_scale() / (factors.queries * factors.keys),
             partials,
@@ -382,7 +384,7 @@ impl<'a> Planner<'a> {
         let launch = self.launch("attention", ("prompt", &kernel), config, args)?;
         self.launches.push(launch.with_cache(cache.bytes_per_position_as(CacheType::F16)));
         if most > 1 {
-            let args = shares::Merge { partials, prompt, out, heads, head_dim, most }.args();
+            let args = shares::Merge { partials, prompt, out, heads, head_dim, head_values, most }.args();
             let config = LaunchConfig::new((self.tokens, heads.div_ceil(shares::HEADS)), shares::THREADS);
             let launch =
                 self.launch("attention", ("prompt", &format!("prompt_merge_{dims}")), config, args)?;
@@ -408,7 +410,7 @@ impl<'a> Planner<'a> {
             expanded_keys: out_keys,
             expanded_values: out_values,
             kv_heads,
-            head_dim: fits(c.head_dim)?,
+            head_dim: fits(c.padded_head())?,
             key_factor: factors.keys,
             value_factor: factors.values,
             // Only caches in q8_0 are expanded.

@@ -23,15 +23,15 @@ const WEIGHTS_PER_BYTE: usize = 4;
 
 /// Bytes of the activations of a token.
 fn token_bytes(c: &Config) -> usize {
-    let qkv = c.q_dim() + 2 * c.kv_dim();
+    let qkv = c.padded_q_dim() + 2 * c.padded_kv_dim();
     let floats = c.hidden + qkv + c.hidden;
-    let halves = c.hidden + 2 * c.q_dim() + c.ff * c.experts_used.max(1);
+    let halves = c.hidden + 2 * c.padded_q_dim() + c.ff * c.experts_used.max(1);
     4 * (floats + c.experts_used * c.hidden) + 2 * halves
 }
 
 /// Most tokens of a chunk of this model: the more, the less often weights are expanded.
 pub fn longest_chunk(c: &Config) -> usize {
-    let of_layer = c.hidden * (2 * c.q_dim() + 2 * c.kv_dim() + 3 * c.ff * c.experts.max(1));
+    let of_layer = c.hidden * (2 * c.padded_q_dim() + 2 * c.padded_kv_dim() + 3 * c.ff * c.experts.max(1));
     let most = c.layers * of_layer / WEIGHTS_PER_BYTE;
     let fits = |size: &usize| size * token_bytes(c) <= most;
     SIZES.into_iter().rev().map(|size| size as usize).find(fits).unwrap_or(FULL).max(FULL)

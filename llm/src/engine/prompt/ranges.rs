@@ -44,7 +44,7 @@ impl LayerFactors {
 /// experts if there are some.
 pub fn measured_rows(c: &Config) -> usize {
     let parts = if c.architecture.activation.is_gated() { 2 } else { 1 };
-    c.q_dim() + 2 * c.kv_dim() + parts * c.ff * c.experts.max(1)
+    c.padded_q_dim() + 2 * c.padded_kv_dim() + parts * c.ff * c.experts.max(1)
 }
 
 /// The factors of every layer that the kernels of a chunk compute as a whole, which are all but the last;
@@ -117,9 +117,9 @@ impl Added {
 
 /// The factors of a layer by its rows' sums of squares.
 fn of_layer(c: &Config, squares: &[f32], added: &Added) -> Option<LayerFactors> {
-    let (queries, rest) = squares.split_at(c.q_dim());
-    let (keys, rest) = rest.split_at(c.kv_dim());
-    let (values, rest) = rest.split_at(c.kv_dim());
+    let (queries, rest) = squares.split_at(c.padded_q_dim());
+    let (keys, rest) = rest.split_at(c.padded_kv_dim());
+    let (values, rest) = rest.split_at(c.padded_kv_dim());
     let len = c.hidden as f64;
     let wide = |v: &f32| f64::from(*v);
     // A rotation moves the length of a pair into one of its values.

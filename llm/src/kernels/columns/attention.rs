@@ -5,7 +5,9 @@
 //! The split-K parts are merged by a second kernel, which writes the result as fragments.
 
 use half::f16;
-use ptxgen::{Cache, Global, Kernel, Multiple, Pointer, Ptr, Reg, Shared, Special, Target, kernel_params};
+use ptxgen::{
+    Bool, Cache, Global, Kernel, Multiple, Pointer, Ptr, Reg, Shared, Special, Target, kernel_params,
+};
 
 use crate::cache::{BLOCK, CacheType};
 use crate::kernels::attention::{HEADS, PIECE, Piece, Rows, TILE, Warp};
@@ -271,12 +273,27 @@ impl Meeting {
 }
 
 kernel_params! {
-    /// `columns_merge`: merges the shares of each head and writes the result, `heads * head_dim` values, as
-    /// fragments. Grid: `[tile_blocks(heads * head_dim), columns]`.
+    /// `columns_merge`: merges the shares of each head and writes the result, `heads * head_values` values, as
+    /// fragments. Grid: `[tile_blocks(heads * head_values), columns]`.
     pub struct Merge {
         state: Ptr<u32, 16>, partials: Ptr<f32, 16>, out: Ptr<u8, 16>,
-        head_dim: Multiple = 8, heads: u32, shares: u32,
+        head_dim: Multiple = 8, head_values: Multiple = 4, heads: u32, shares: u32,
     }
+}
+
+/// Four values of a head.
+struct Quad {
+    /// The first share of the head.
+    line: Reg<u32>,
+    dims: Multiple,
+    /// Whether there is such a head.
+    inside: Reg<Bool>,
+}
+
+/// The weighted sums of four values over shares, and that of the weights.
+struct Sums {
+    total: Reg<f32>,
+    values: [Reg<f32>; 4],
 }
 
 pub(crate) fn merge(target: Target) -> Kernel {
@@ -286,42 +303,53 @@ pub(crate) fn merge(target: Target) -> Kernel {
     let tid = k.special(Special::TidX);
     let own = Column::request(&k, target, p.state, k.special(Special::CtaidY));
     let (lane, warp) = (k.and(tid, 31), k.shr(tid, 5));
-    let len = k.mul(p.heads, p.head_dim.reg());
+    let len = k.mul(p.heads, p.head_values.reg());
     let tiles = k.shr(k.add(len, TILE_COLS - 1), TILE_COLS.trailing_zeros());
     let tile = k.mad(k.special(Special::CtaidX), MERGE_THREADS / 32, warp);
     k.exit_if(k.ge(tile, tiles));
-    let eighths = k.halve(p.head_dim, 3).reg();
-    // Eight values are of one head.
-    let piece = k.mad(tile, TILE_COLS / 8, lane);
-    let head = k.div(piece, eighths);
-    let d = k.scale(k.sub(piece, k.mul(head, eighths)), 8);
-    let line = k.mul(k.mad(own.number, p.heads, k.min(head, k.sub(p.heads, 1))), p.shares);
-    let partial = |share: Reg<u32>| k.row(p.partials, k.add(line, share), k.plus(p.head_dim, 4));
-    let part = |share: Reg<u32>| {
-        let from = partial(share);
+    // Of a lane's eight values the first four are of one head, and the others.
+    let quads: [Quad; 2] = std::array::from_fn(|half| {
+        let per_head = k.halve(p.head_values, 2).reg();
+        let number = k.add(k.mad(tile, TILE_COLS / 4, k.mul(lane, 2)), half as u32);
+        let head = k.div(number, per_head);
+        let dims = k.scale(k.sub(number, k.mul(head, per_head)), 4);
+        let line = k.mul(k.mad(own.number, p.heads, k.min(head, k.sub(p.heads, 1))), p.shares);
+        Quad { line, dims, inside: k.lt(head, p.heads) }
+    });
+    let partial = |q: &Quad, share: Reg<u32>| k.row(p.partials, k.add(q.line, share), k.plus(p.head_dim, 4));
+    let part = |q: &Quad, share: Reg<u32>| {
+        let from = partial(q, share);
         let [max, sum] = k.load_n::<2, _, _>(k.at(from, p.head_dim), Cache::Default);
-        (max, sum, k.load_with(k.at(from, d), 8, Cache::Default))
+        (max, sum, k.load_n::<4, _, _>(k.at(from, q.dims), Cache::Default))
     };
     // Every column has a first part.
-    let (max, sum, first) = part(k.var(0u32));
+    let first = quads.each_ref().map(|q| part(q, k.var(0u32)));
     own.end_if_left_out(&k);
     let pages = k.add(k.shr(own.position, PAGE.trailing_zeros()), 1);
     let count = k.min(pages, p.shares);
-    let top = k.var(max);
+    let top = first.map(|(max, ..)| k.var(max));
     k.for_(1u32, count, 1u32, |share: Reg<u32>| {
-        k.set(top, k.max(top, k.load(k.at(partial(share), p.head_dim))));
+        for (top, q) in top.iter().zip(&quads) {
+            k.set(*top, k.max(*top, k.load(k.at(partial(q, share), p.head_dim))));
+        }
     });
-    let factor = k.exp2_flushed(k.sub(max, top));
-    let total = k.var(k.mul(sum, factor));
-    let values: Vec<Reg<f32>> = first.into_iter().map(|v| k.var(k.mul(v, factor))).collect();
+    let sums: [Sums; 2] = std::array::from_fn(|half| {
+        let (max, sum, values) = first[half];
+        let factor = k.exp2_flushed(k.sub(max, top[half]));
+        Sums { total: k.var(k.mul(sum, factor)), values: values.map(|v| k.var(k.mul(v, factor))) }
+    });
     k.for_(1u32, count, 1u32, |share: Reg<u32>| {
-        let (max, sum, part) = part(share);
-        let factor = k.exp2_flushed(k.sub(max, top));
-        k.mad_to(total, sum, factor, total);
-        values.iter().zip(part).for_each(|(value, part)| k.mad_to(*value, part, factor, *value));
+        let parts = quads.each_ref().map(|q| part(q, share));
+        for ((sums, top), (max, sum, part)) in sums.iter().zip(top).zip(parts) {
+            let factor = k.exp2_flushed(k.sub(max, top));
+            k.mad_to(sums.total, sum, factor, sums.total);
+            sums.values.iter().zip(part).for_each(|(value, part)| k.mad_to(*value, part, factor, *value));
+        }
     });
-    let inside = k.lt(head, p.heads);
-    values.iter().for_each(|value| k.set(*value, k.select(inside, k.div(*value, total), 0f32)));
+    let of_quad = |(sums, q): (&Sums, &Quad)| {
+        sums.values.map(|value| k.select(q.inside, k.div(value, sums.total), 0f32))
+    };
+    let values: Vec<Reg<f32>> = sums.iter().zip(&quads).flat_map(of_quad).collect();
     let columns = k.special(Special::NctaidY);
     store(&k, place(&k, p.out, own.number, (tile, columns)), own.number, lane, &values);
     k

@@ -27,10 +27,11 @@ pub const fn shared_bytes(dims: u32) -> u32 {
 }
 
 kernel_params! {
-    /// `prompt_attention_DIM` for heads of up to `dims` dimensions, a multiple of 8. `q` and `out` are f16
-    /// `[token][head][head_dim]`, the caches in f16, with pages by `tables`, or in order if `in_order` is not 0;
-    /// `group` query heads share a key/value head; `scale` is positive. Grid: `[tokens / TOKENS, heads, most shares]`. Blocks whose
-    /// positions are in several shares write to `partials` instead of `out`.
+    /// `prompt_attention_DIM` for heads of up to `dims` dimensions, a multiple of 8. `q` is f16
+    /// `[token][head][head_dim]`, of whose values the first `head_values` are not zero, and `out`
+    /// `[token][head][head_values]`; the caches are in f16, with pages by `tables`, or in order if `in_order` is not
+    /// 0; `group` query heads share a key/value head; `scale` is positive. Grid: `[tokens / TOKENS, heads, most
+    /// shares]`. Blocks whose positions are in several shares write to `partials` instead of `out`.
     ///
     /// `prompt_attention_limited_DIM` takes two parameters more, `window` and `cap` of
     /// [`limits`](crate::kernels::limits).
@@ -38,7 +39,7 @@ kernel_params! {
         q: Ptr<f16, 16>, keys: Ptr<f16, 16>, values: Ptr<f16, 16>, prompt: Ptr<u32, 16>,
         out: Ptr<f16, 16>,
         tables: Ptr<u32, 16>, in_order: u32,
-        kv_heads: u32, head_dim: Multiple = 8, group: u32, scale: f32,
+        kv_heads: u32, head_dim: Multiple = 8, head_values: Multiple = 4, group: u32, scale: f32,
         partials: Ptr<f32, 16>,
         window: Option<u32> = limited.then_some(()),
         cap: Option<f32> = limited.then_some(()),
@@ -127,7 +128,7 @@ pub(crate) fn kernel(dims: u32, limited: bool) -> Kernel {
     let whole = k.eq(range.shares, 1);
     k.if_else(
         whole,
-        || warp.store(k.row(p.out, head, p.head_dim), p.head_dim, token_pitch, count),
+        || warp.store(k.row(p.out, head, p.head_values), p.head_values, count),
         || warp.store_partials(&Partials::new(&k, p.partials, p.head_dim), (share, head), count),
     );
     k
@@ -348,15 +349,10 @@ impl<'a> Warp<'a> {
     }
 
     /// Stores the results of tokens below `count`.
-    fn store(
-        &self,
-        own_out: Pointer<Global, f16>,
-        head_dim: Multiple,
-        token_pitch: Multiple,
-        count: Reg<u32>,
-    ) {
+    fn store(&self, own_out: Pointer<Global, f16>, head_values: Multiple, count: Reg<u32>) {
         let k = self.k;
         let dim = k.scale(k.and(self.lane, 3), 2);
+        let token_pitch = k.scale(k.mul(k.halve(head_values, 2).reg(), k.special(Special::NctaidY)), 4);
         for half in 0..2u32 {
             let share = k.div(1f32, self.whole_total(half));
             let token = k.add(self.token, 8 * half);
@@ -364,7 +360,7 @@ impl<'a> Warp<'a> {
                 let to = k.at(k.row(own_out, token, token_pitch), dim).cast::<F16x2>();
                 for (i, sum) in (0u32..).zip(&self.out_sums) {
                     let [a, b] = [0, 1].map(|n| k.mul(sum.0[2 * half as usize + n], share));
-                    let inside = k.gt(head_dim.reg(), 8 * i);
+                    let inside = k.gt(head_values.reg(), k.add(dim.reg(), 8 * i));
                     k.if_(inside, || k.store(to.plus(4 * i64::from(i)), k.pack_f32(a, b)));
                 }
             });

@@ -102,11 +102,11 @@ impl Partials {
 
 kernel_params! {
     /// `prompt_merge_DIM`: adds the shares of `prompt_attention_DIM`, of which there are at most `most`;
-    /// tokens whose positions are not split are left as they are. `out` is f16 `[token][head][head_dim]`.
+    /// tokens whose positions are not split are left as they are. `out` is f16 `[token][head][head_values]`.
     /// Grid: `[tokens, heads / HEADS]`.
     pub struct Merge {
         partials: Ptr<f32, 16>, prompt: Ptr<u32, 16>, out: Ptr<f16, 16>,
-        heads: u32, head_dim: Multiple = 8, most: u32,
+        heads: u32, head_dim: Multiple = 8, head_values: Multiple = 4, most: u32,
     }
 }
 
@@ -126,8 +126,8 @@ pub(crate) fn merge(dims: u32) -> Kernel {
     let of = |share| partials.of(&k, (share, count), token, (head, p.heads));
     let top = k.var(LOWEST);
     k.for_(0u32, range.shares, 1u32, |share: Reg<u32>| k.set(top, k.max(top, k.load(of(share)))));
-    let to = k.row(p.out, k.mad(token, p.heads, head), p.head_dim).cast::<F16x2>();
-    k.for_(lane, k.halve(p.head_dim, 1).reg(), 32u32, |pair: Reg<u32>| {
+    let to = k.row(p.out, k.mad(token, p.heads, head), p.head_values).cast::<F16x2>();
+    k.for_(lane, k.halve(p.head_values, 1).reg(), 32u32, |pair: Reg<u32>| {
         let (total, values) = (k.var(0f32), [k.var(0f32), k.var(0f32)]);
         k.for_(0u32, range.shares, 1u32, |share: Reg<u32>| {
             let partial = of(share);

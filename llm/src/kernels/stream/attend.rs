@@ -186,17 +186,17 @@ impl Stream<'_> {
     /// parts.
     fn merge_share(&self, s: &Share, h: &Heads, m: &Merge) {
         let k = self.k;
-        let (head_dim, pitch) = (self.word(at::HEAD_DIM), self.pitch());
+        let (quads, pitch) = (self.word(at::OUT_QUADS), self.pitch());
         let share_words = k.scale(k.shr(k.mul(pitch.reg(), HEADS_TOGETHER), 2), 4);
         let unit_rows = k.mul(s.unit, self.word(at::MOST_SHARES));
         let partials = k.row(self.address::<f32>(at::PARTIALS), unit_rows, share_words);
         let split = k.gt(s.shares, 1);
-        let end = k.select(k.lt(m.head, h.heads), k.shr(head_dim, 2), 0u32);
+        let end = k.select(k.lt(m.head, h.heads), quads, 0u32);
         let head = k.add(h.first, k.min(m.head, k.sub(h.heads, 1)));
         let out = |quad: Reg<u32>, sum: &Sum| {
             let inverse = k.rcp(sum.weight);
             let values = std::array::from_fn(|i| k.mul(sum.values[i], inverse));
-            let index = k.mad(head, k.shr(head_dim, 2), quad);
+            let index = k.mad(head, quads, quad);
             self.send(self.packet(self.address(at::OUT), index), values, self.phase(at::OUTPUT));
         };
         k.for_(m.first, end, m.step, |quad: Reg<u32>| {

@@ -45,7 +45,7 @@ impl Stream<'_> {
         let heads = k.mul(self.word(at::KV_HEADS), self.word(at::GROUP));
         k.for_(self.block(), heads, self.blocks(), |head: Reg<u32>| {
             self.gather_near::<LOG2>(head);
-            let reads = k.lt(k.mad(self.warp, 32u32, self.lane), k.shr(self.word(at::HEAD_DIM), 2));
+            let reads = k.lt(k.mad(self.warp, 32u32, self.lane), self.word(at::OUT_QUADS));
             k.if_else(
                 k.eq(self.warp, 0),
                 || {
@@ -218,8 +218,7 @@ impl Stream<'_> {
             values.iter().zip(own).for_each(|(v, x)| k.mad_to(*v, x, factor, *v));
         }
         let inverse = k.rcp(weight);
-        let index = k.mad(head, k.shr(self.word(at::HEAD_DIM), 2), self.lane);
-        let to = self.packet(self.address(at::OUT), index);
+        let to = self.packet(self.address(at::OUT), k.mad(head, self.word(at::OUT_QUADS), self.lane));
         self.send(to, values.map(|v| k.mul(v, inverse)), self.phase(at::OUTPUT));
     }
 }

@@ -66,6 +66,8 @@ pub(super) mod at {
     pub const Q_ROWS: i64 = 22;
     pub const K_ROWS: i64 = 23;
     pub const HEAD_DIM: i64 = 24;
+    /// Packets of a head's results.
+    pub const OUT_QUADS: i64 = 25;
     pub const KEYS: i64 = 26;
     pub const VALUES: i64 = 28;
     pub const PARTIALS: i64 = 30;

@@ -76,6 +76,8 @@ pub struct Heads {
     pub kv_heads: u32,
     /// Values of a head.
     pub head_dim: u32,
+    /// Those that are no padding; a multiple of 4.
+    pub head_values: u32,
     /// Positions in the cache, whole pages.
     pub context: u32,
     /// Type of the cache. In q8_0 the quants of a cache take less than 4 GiB.
@@ -332,6 +334,7 @@ impl Task {
         self.set(at::Q_ROWS, h.heads * h.head_dim);
         self.set(at::K_ROWS, (h.heads + h.kv_heads) * h.head_dim);
         self.set(at::HEAD_DIM, h.head_dim);
+        self.set(at::OUT_QUADS, h.head_values / PACKET_VALUES);
         if h.kv == CacheType::Q8_0 {
             self.set(at::SCALES_AT, h.kv_heads * h.context * h.head_dim);
         }
@@ -363,7 +366,7 @@ impl Task {
         task.set(at::LANES_LOG2, h.head_dim.div_ceil(h.kv.piece()).next_power_of_two().trailing_zeros());
         task.set(
             at::SCALE,
-            (std::f32::consts::LOG2_E / (h.head_dim as f32).sqrt() * h.score_factor).to_bits(),
+            (std::f32::consts::LOG2_E / (h.head_values as f32).sqrt() * h.score_factor).to_bits(),
         );
         task.set(at::MOST_SHARES, Attention::most_shares(h, blocks));
         task.needs.scratch = CONSUMERS * (h.head_dim.next_multiple_of(8) + 4) * 4;
