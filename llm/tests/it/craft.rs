@@ -10,6 +10,8 @@ pub struct Craft {
     base: Model,
     keys: Vec<(String, Value)>,
     without: Vec<String>,
+    /// Tensors with this in their names are those of another model.
+    others: Vec<(String, Model)>,
     /// Vectors in `f32`.
     more: Vec<(String, Vec<f32>)>,
     factors: Vec<(String, f32)>,
@@ -21,8 +23,8 @@ impl Craft {
     /// A synthesized model, such as `tiny-llama:f16`.
     pub fn new(text: &str) -> Self {
         let base = text.parse::<Synthesis>().unwrap().model(3).unwrap();
-        let (keys, without, more) = Default::default();
-        Self { base, keys, without, more, factors: Vec::new(), values: Vec::new() }
+        let (keys, without, others, more) = Default::default();
+        Self { base, keys, without, others, more, factors: Vec::new(), values: Vec::new() }
     }
 
     /// Sets a key.
@@ -35,6 +37,12 @@ impl Craft {
     /// Leaves a tensor out.
     pub fn without(mut self, tensor: &str) -> Self {
         self.without.push(tensor.into());
+        self
+    }
+
+    /// Takes tensors with `part` in their names from another model of the same shape, such as `tiny-llama:q4_k`.
+    pub fn mixed(mut self, part: &str, text: &str) -> Self {
+        self.others.push((part.into(), text.parse::<Synthesis>().unwrap().model(3).unwrap()));
         self
     }
 
@@ -67,15 +75,19 @@ impl Craft {
         }
         self.keys.iter().for_each(|(key, value)| writer.key(key, value.clone()));
         let kept = || gguf.tensors().iter().filter(|t| !self.without.contains(&t.name));
-        kept().for_each(|t| writer.tensor(&t.name, t.ty, &t.dims));
+        let view = |name: &str| {
+            let other = self.others.iter().find(|(part, _)| name.contains(part));
+            other.map_or(gguf, |(_, other)| &other.gguf).tensor(name).unwrap()
+        };
+        kept().for_each(|t| writer.tensor(&t.name, view(&t.name).ty, &t.dims));
         let more = || self.more.iter().filter(|(name, _)| !self.without.contains(name));
         for (name, values) in more() {
             writer.tensor(name, GgmlType::F32, &[values.len() as u64]);
         }
         let mut out = writer.begin(Vec::new()).unwrap();
         for info in kept() {
-            let view = gguf.tensor(&info.name).unwrap();
-            out.write(&self.changed(&info.name, info.ty, view.data)).unwrap();
+            let view = view(&info.name);
+            out.write(&self.changed(&info.name, view.ty, view.data)).unwrap();
         }
         for (name, values) in more() {
             let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();

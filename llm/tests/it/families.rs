@@ -208,15 +208,24 @@ fn types_with_a_codebook_agree_with_the_reference() {
     let mixes = Format::WITH_CODEBOOK.map(Format::suffix);
     let cases: Vec<_> = mixes.into_iter().flat_map(|mix| Mode::ALL.map(|mode| (mix, mode))).collect();
     for (mix, mode) in sample("types with a codebook", cases, 3) {
-        let model = model("tiny-llama", mix);
-        let options = EngineOptions::new(CONTEXT).with_mode(mode);
-        assert_eq!(Engine::new(&device, &model, &options).unwrap().mode(), mode, "{mix}");
-        agrees(&device, &model, mode, CacheType::F16);
+        agrees(&device, &model("tiny-llama", mix), mode, CacheType::F16);
     }
+    // As llama.cpp mixes types in a file of IQ2_XXS, and some more.
+    let mixed = [
+        ("attn_k", "iq2_s"),
+        ("attn_v", "q4_k"),
+        ("attn_output", "iq3_xxs"),
+        ("ffn_down", "q2_k"),
+        ("token_embd", "iq3_s"),
+        ("output.weight", "q5_k"),
+    ];
+    let craft = mixed.into_iter().fold(Craft::new("tiny-llama:iq2_xxs"), |craft, (part, mix)| {
+        craft.mixed(part, &format!("tiny-llama:{mix}"))
+    });
+    agrees(&device, &craft.model().unwrap(), Mode::Stream, CacheType::Q8_0);
     // Layers that the step kernel has no codebooks for.
-    let model = model("tiny-gpt2", mixes[0]);
-    let options = EngineOptions::new(CONTEXT).with_mode(Mode::Stream);
-    assert_eq!(Engine::new(&device, &model, &options).unwrap().mode(), Mode::Batch);
+    let plain = engine(&device, &model("tiny-gpt2", mixes[0]), Mode::Stream, CacheType::F16);
+    assert_eq!(plain.mode(), Mode::Batch);
 }
 
 /// Yarn slows some pairs down, and lengthens queries and keys.
