@@ -107,6 +107,7 @@ examples=$stage/share/doc/$name/examples
 mkdir -p "$examples/kernels"
 install -m 644 hcq-c/examples/*.c hcq-c/examples/*.cpp hcq-c/examples/*.h "$examples"
 install -m 644 hcq/examples/kernels/*.ptx hcq/examples/kernels/*.cubin "$examples/kernels"
+install -D -m 644 -t "$examples/kernels/ptxgen" hcq/examples/kernels/ptxgen/*.cubin
 # Names in order, no user, the commit's time, one thread: what would differ from machine to machine.
 tar -C "$packages" --format=gnu --sort=name --owner=0 --group=0 --numeric-owner --mode=u+rw,go=rX \
     --mtime="@$SOURCE_DATE_EPOCH" -c "$(basename "$stage")" | xz -6 -T1 >"$tarball"

@@ -155,7 +155,8 @@ impl Setup {
             }
             None => format!(
                 "the step kernel does not take this model's sizes ({}, feed-forward {}) on this device: an SM's \
-                 shared memory holds a whole input vector and a ring of weights",
+                 shared memory holds a whole input vector and a ring of weights; and types with a codebook mix \
+                 with K types and Q8_0 alone",
                 model.quantization(),
                 model.config.ff
             ),

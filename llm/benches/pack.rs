@@ -50,9 +50,7 @@ fn main() {
     };
     let file: Vec<u8> = std::iter::repeat_with(word).take(FILE / 8).flat_map(u64::to_le_bytes).collect();
     println!("{:8} {:>6} {:>6}  GB/s", "", "2048", "8192");
-    for format in
-        [Format::F16, Format::Q8_0, Format::Q4_0, Format::Q4K, Format::Q5K, Format::Q6K, Format::Q2K]
-    {
+    for format in Format::ALL {
         let [short, long] = [2048, 8192].map(|cols| rate(format, cols, &file) / 1e9);
         println!("{:8} {short:6.1} {long:6.1}", format.suffix());
     }

@@ -50,6 +50,54 @@ impl Book {
     }
 }
 
+/// A codebook as kernels look values up.
+pub(crate) struct Table {
+    /// An entry each: of eight values the codes in nibbles, of four values the values in bytes, the first in the
+    /// lowest bits.
+    pub words: Vec<u32>,
+    /// Of entries with codes, the values that these stand for, in bytes: positive and negative ones, or of IQ1 those
+    /// moved up and down.
+    pub levels: Option<[u32; 2]>,
+}
+
+impl Table {
+    fn of(book: &Book, entries: usize, moved: Option<i8>) -> Self {
+        let of_eight = book.values.len() == 3;
+        let mut values = [0; 8];
+        let words = (0..entries).map(|index| {
+            let values = if of_eight { &mut values[..] } else { &mut values[..4] };
+            book.write(index, values);
+            let code = |value: &i8| book.values.iter().take_while(|known| *known != value).count() as u32;
+            let width = 32 / values.len();
+            let bits = |value: &i8| if of_eight { code(value) } else { u32::from(value.cast_unsigned()) };
+            values.iter().enumerate().fold(0, |word, (i, value)| word | bits(value) << (width * i))
+        });
+        let words = words.collect();
+        let bytes = |of: &dyn Fn(i8) -> i8| {
+            let place = |(i, value): (usize, &i8)| u32::from(of(*value).cast_unsigned()) << (8 * i);
+            book.values.iter().enumerate().map(place).sum()
+        };
+        let both = |moved: Option<i8>| match moved {
+            Some(delta) => [bytes(&|value| value + delta), bytes(&|value| value - delta)],
+            None => [bytes(&|value| value), bytes(&|value| -value)],
+        };
+        Self { words, levels: of_eight.then(|| both(moved)) }
+    }
+}
+
+/// The codebook of a type; `None` for a type without one.
+pub(crate) fn table(ty: GgmlType) -> Option<Table> {
+    Some(match ty {
+        GgmlType::Iq2Xxs => Table::of(&IQ2_XXS, 256, None),
+        GgmlType::Iq2Xs => Table::of(&IQ2_XS, 512, None),
+        GgmlType::Iq2S => Table::of(&IQ2_S, 1024, None),
+        GgmlType::Iq3Xxs => Table::of(&IQ3_XXS, 256, None),
+        GgmlType::Iq3S => Table::of(&IQ3_S, 512, None),
+        GgmlType::Iq1S | GgmlType::Iq1M => Table::of(&IQ1, 2048, Some(IQ1_DELTA)),
+        _ => return None,
+    })
+}
+
 /// Makes the values negative whose bits are set in `signs`.
 fn negate(values: &mut [i8], signs: u8) {
     for (i, value) in values.iter_mut().enumerate() {
@@ -86,6 +134,23 @@ pub(crate) fn set_iq1_m_scale(block: &mut [u8], scale: f16) {
     for (i, byte) in block[49..].iter_mut().step_by(2).enumerate() {
         *byte = *byte & 15 | ((scale.to_bits() >> (4 * i) & 15) as u8) << 4;
     }
+}
+
+/// A block of IQ1_S as one of IQ1_M, which says of each 16 values what that one says of 32.
+pub(crate) fn iq1_m_of_iq1_s(block: &[u8]) -> [u8; 56] {
+    let mut wider = [0; 56];
+    wider[..32].copy_from_slice(&block[2..34]);
+    for group in 0..8 {
+        let word = word(block, 34 + 2 * group);
+        let high = (0..4).fold(0, |all, i| all | (word >> (3 * i) & 7 | word >> 15 << 3) << (4 * i));
+        wider[32 + 2 * group..][..2].copy_from_slice(&high.to_le_bytes());
+        let scales = (word >> 12 & 7) * 0b1001 << (6 * (group % 2));
+        let at = 48 + group / 2 * 2;
+        let own = u16::from_le_bytes([wider[at], wider[at + 1]]) | scales;
+        wider[at..at + 2].copy_from_slice(&own.to_le_bytes());
+    }
+    set_iq1_m_scale(&mut wider, f16::from_bits(word(block, 0)));
+    wider
 }
 
 /// The integers of a block of type `ty`; `None` for a type without a codebook.

@@ -47,7 +47,7 @@
 //!
 //! # Where things go
 //! - a tensor type: [`gguf`] (its blocks), `quant` (dequantization), [`kernels::format`] and
-//!   [`kernels::pack`], or [`kernels::repack`] if another type holds its values
+//!   [`kernels::pack`] (with a codebook also `codebook`, `kernels::coded`), or [`kernels::repack`] if another type holds its values
 //! - an architecture: [`model::architecture`] (a row of the table), `engine::memory` (the list of what a layer
 //!   computes), and its lowerings: `engine::stream`, `engine::prompt`, `engine::batch`
 //! - a way to decode: a module in [`kernels`] and a lowering in [`engine`]

@@ -42,6 +42,7 @@ struct State {
     labels: u32,
     params: Vec<Param>,
     shared: Vec<(String, u32, u64)>,
+    tables: Vec<(String, Vec<u32>)>,
     dynamic_shared: Option<u32>,
     max_threads: Option<u32>,
     min_blocks: Option<u32>,
@@ -137,16 +138,19 @@ impl Special {
     }
 }
 
+fn is_identifier(name: &str) -> bool {
+    let mut bytes = name.bytes();
+    bytes.next().is_some_and(|b| b.is_ascii_alphabetic())
+        && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
 impl Kernel {
     /// Starts an empty kernel.
     ///
     /// # Panics
     /// If `name` is no PTX identifier: that is a mistake in the program, not in its input.
     pub fn new(name: &str) -> Self {
-        let mut bytes = name.bytes();
-        let ok = bytes.next().is_some_and(|b| b.is_ascii_alphabetic())
-            && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_');
-        assert!(ok, "{name:?} is no PTX identifier");
+        assert!(is_identifier(name), "{name:?} is no PTX identifier");
         Self { name: name.to_owned(), state: RefCell::default() }
     }
 
@@ -287,6 +291,28 @@ impl Kernel {
         let address = self.reg::<u64>();
         self.emit(format!("cvta.to.global.u64 {address}, {generic};"));
         Pointer::aligned(address, align)
+    }
+
+    /// A table of the module in global memory, aligned to 16 bytes, which the module is loaded with. Kernels of a
+    /// module that name the same table share it.
+    ///
+    /// # Panics
+    /// If `name` is no PTX identifier, or `words` are none.
+    pub fn table(&self, name: &str, words: &[u32]) -> Pointer<Global, u32> {
+        assert!(is_identifier(name) && !words.is_empty(), "table {name:?} of {} words", words.len());
+        let mut state = self.state.borrow_mut();
+        if state.tables.iter().all(|(known, _)| known != name) {
+            state.tables.push((name.to_owned(), words.to_vec()));
+        }
+        drop(state);
+        let address = self.reg::<u64>();
+        self.emit(format!("mov.u64 {address}, {name};"));
+        Pointer::aligned(address, Layout::MAX_ACCESS)
+    }
+
+    /// The tables that the kernel names, with their words.
+    pub(crate) fn tables(&self) -> Vec<(String, Vec<u32>)> {
+        self.state.borrow().tables.clone()
     }
 
     /// A shared-memory array of `len` elements, aligned to 16 bytes.

@@ -375,6 +375,17 @@ impl Kernel {
         self.guarded_load(guard, from, ".u16", &into.to_string(), cache);
     }
 
+    /// Loads a byte, zero-extended, where `guard` holds; elsewhere `into` keeps its value.
+    pub fn load_byte_where<S: Space, E: Element>(
+        &self,
+        guard: Option<Pred>,
+        from: Pointer<S, E>,
+        into: Reg<u32>,
+        cache: Cache,
+    ) {
+        self.guarded_load(guard, from, ".u8", &into.to_string(), cache);
+    }
+
     /// A load of whole words from global memory in one access.
     pub(crate) fn vector_load<E: Element>(
         &self,

@@ -1,5 +1,6 @@
 //! A PTX module: target, version and kernels as one text.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::builder::Kernel;
@@ -36,6 +37,9 @@ impl Module {
     ///
     /// # Errors
     /// [`Error::Lacking`] if the target lacks an instruction of the kernel's, which then is not added.
+    ///
+    /// # Panics
+    /// If it has a table with the name of another one of the module: a mistake in the program that writes the kernel.
     pub fn try_add(&mut self, kernel: Kernel) -> Result<&mut Self, Error> {
         match kernel.needs() {
             Some((needs, instruction)) if self.target < needs => {
@@ -43,6 +47,10 @@ impl Module {
                 Err(Error::Lacking { kernel, instruction, needs, target: self.target })
             }
             _ => {
+                let known: BTreeMap<_, _> = self.kernels.iter().flat_map(Kernel::tables).collect();
+                for (name, words) in kernel.tables() {
+                    assert!(known.get(&name).is_none_or(|known| *known == words), "two tables {name}");
+                }
                 self.kernels.push(kernel);
                 Ok(self)
             }
@@ -62,6 +70,11 @@ impl Module {
         let version = self.kernels.iter().map(Kernel::version).fold(since, Version::max);
         let mut out = String::new();
         let _ = write!(out, ".version {version}\n.target {}\n.address_size 64\n", self.target);
+        for (name, words) in self.kernels.iter().flat_map(Kernel::tables).collect::<BTreeMap<_, _>>() {
+            let words: Vec<String> = words.iter().map(u32::to_string).collect();
+            let (len, words) = (words.len(), words.join(", "));
+            let _ = write!(out, "\n.global .align 16 .u32 {name}[{len}] = {{{words}}};\n");
+        }
         for kernel in &self.kernels {
             out.push('\n');
             kernel.render(&mut out);

@@ -41,7 +41,8 @@ pub(super) fn cases() -> Vec<Case> {
         }
     }
     for weights in &FORMATS {
-        cases.extend([embed(weights), scores(weights)]);
+        cases.push(embed(weights));
+        cases.extend((!weights.format.has_codebook()).then(|| scores(weights)));
         cases.extend(product::SIZES.map(|size| multiplied(weights, size)));
         cases.extend(product::SIZES.map(|size| of_experts(weights, size)));
     }
@@ -205,7 +206,8 @@ fn scores(weights: &Weights) -> Case {
 fn of_experts(weights: &Weights, size: u32) -> Case {
     let (rows, pitch) = (16, 20);
     let config = LaunchConfig::new(product::experts_grid(rows, (EXPERTS, USED), size, 2), product::THREADS);
-    let drive = Drive::of("columns_experts", &product::experts_name(weights.format, size), config);
+    let module = weights.format.module("columns_experts");
+    let drive = Drive::of(module, &product::experts_name(weights.format, size), config);
     drive.on_tensor_cores().done(|d| product::ExpertsProduct {
         weights: weights.matrix(d, (EXPERTS * rows) as usize),
         x: d.fragments(EXPERTS * size),
@@ -329,7 +331,8 @@ fn attended(dims: u32, kv: CacheType, group: u32, limited: bool) -> Case {
 
 fn embed(weights: &Weights) -> Case {
     let kernel = format!("columns_embed_{}", weights.format.suffix());
-    drive(&kernel, LaunchConfig::new(COLUMNS, vector::THREADS)).done(|d| vector::Embed {
+    let config = LaunchConfig::new(COLUMNS, vector::THREADS);
+    Drive::of(weights.format.module("columns"), &kernel, config).done(|d| vector::Embed {
         weights: weights.matrix(d, ROWS),
         from: d.state(COLUMNS),
         state: d.room((COLUMNS * 4) as usize),
@@ -343,7 +346,8 @@ fn embed(weights: &Weights) -> Case {
 fn multiplied(weights: &Weights, size: u32) -> Case {
     let (rows, pitch) = (ROWS as u32, 40);
     let config = LaunchConfig::new(product::grid(rows, SHARES, 2), product::THREADS);
-    let drive = Drive::of("columns_product", &product::kernel_name(weights.format, size), config);
+    let module = weights.format.module("columns_product");
+    let drive = Drive::of(module, &product::kernel_name(weights.format, size), config);
     drive.on_tensor_cores().done(|d| product::ColumnsProduct {
         weights: weights.matrix(d, ROWS),
         x: d.fragments(size),

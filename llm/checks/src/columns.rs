@@ -7,6 +7,7 @@
 //! the rounding of the whole cache changes in the model in addition, which is more than a few codes change.
 
 use ga10b_llm::CacheType;
+use ga10b_llm::kernels::format::Format;
 use hcq::{LaunchConfig, Selector};
 
 use crate::column_steps::ColumnSteps;
@@ -26,6 +27,7 @@ pub fn cases() -> Vec<Case> {
     };
     let mut cases =
         of(CacheType::F16, 5, &["q6_k", "q4_k_m", "q5_k", "q2_k", "q8_0", "q4_0", "f16", "bf16", "f32"]);
+    cases.extend(of(CacheType::F16, 5, &Format::WITH_CODEBOOK.map(Format::suffix)));
     cases.extend(of(CacheType::F16, 12, &["q6_k", "q4_k_m"]));
     cases.extend(of(CacheType::F16, 32, &["q6_k", "q4_k_m", "q8_0"]));
     cases.extend(of(CacheType::Q8_0, 5, &["q4_k_m"]));

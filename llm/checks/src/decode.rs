@@ -12,6 +12,7 @@
 //! step pays all of its attention there and the second about half. Where nothing differs, nothing is added.
 
 use ga10b_llm::CacheType;
+use ga10b_llm::kernels::format::Format;
 use hcq::{LaunchConfig, Selector};
 
 use crate::steps::{Cached, SEED, STEPS, Steps};
@@ -33,6 +34,7 @@ pub fn cases() -> Vec<Case> {
     };
     let mut cases =
         with(CacheType::F16, &["q6_k", "q4_k_m", "q5_k", "q2_k", "q8_0", "q4_0", "f16", "bf16", "f32"]);
+    cases.extend(with(CacheType::F16, &Format::WITH_CODEBOOK.map(Format::suffix)));
     cases.extend(with(CacheType::Q8_0, &["q4_k_m", "f16"]));
     cases
 }

@@ -26,10 +26,12 @@ enum Content {
     Brains,
     /// Random bytes, but f16 scales at these offsets of each block.
     Bytes(&'static [usize]),
+    /// Random bytes, but an f16 scale in the upper nibbles of the bytes at these offsets of each block.
+    Nibbles([usize; 4]),
 }
 
 /// Every format.
-pub(super) const FORMATS: [Weights; 9] = [
+pub(super) const FORMATS: [Weights; 15] = [
     Weights { format: Format::F32, content: Content::Singles },
     Weights { format: Format::F16, content: Content::Halves },
     Weights { format: Format::Bf16, content: Content::Brains },
@@ -39,6 +41,12 @@ pub(super) const FORMATS: [Weights; 9] = [
     Weights { format: Format::Q5K, content: Content::Bytes(&[0, 2]) },
     Weights { format: Format::Q6K, content: Content::Bytes(&[208]) },
     Weights { format: Format::Q2K, content: Content::Bytes(&[80, 82]) },
+    Weights { format: Format::Iq2Xxs, content: Content::Bytes(&[0]) },
+    Weights { format: Format::Iq2Xs, content: Content::Bytes(&[0]) },
+    Weights { format: Format::Iq2S, content: Content::Bytes(&[0]) },
+    Weights { format: Format::Iq3Xxs, content: Content::Bytes(&[0]) },
+    Weights { format: Format::Iq3S, content: Content::Bytes(&[0]) },
+    Weights { format: Format::Iq1M, content: Content::Nibbles([49, 51, 53, 55]) },
 ];
 
 /// Rows of a matrix.
@@ -70,6 +78,16 @@ impl Weights {
                 }
                 file
             }
+            Content::Nibbles(places) => {
+                let mut file = words(&mut || noise.bits());
+                for block in file.chunks_exact_mut(self.format.ty().block_bytes() as usize) {
+                    let scale = scale(noise).to_bits();
+                    for (i, at) in places.iter().enumerate() {
+                        block[*at] = block[*at] & 15 | ((scale >> (4 * i) & 15) as u8) << 4;
+                    }
+                }
+                file
+            }
         };
         let mut packed = Vec::new();
         pack(self.format, COLS as u32, &file, &mut packed);
@@ -77,10 +95,10 @@ impl Weights {
         drive.words(packed.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect())
     }
 
-    /// The kernels of prompts that read a matrix, and the scores of experts.
+    /// The kernels of prompts that read a matrix, and the scores of experts, which no codebook has.
     pub fn cases(&self) -> Vec<Case> {
         let mut cases = self.of_matrix();
-        cases.push(self.scores());
+        cases.extend((!self.format.has_codebook()).then(|| self.scores()));
         cases
     }
 
@@ -102,14 +120,15 @@ impl Weights {
 
     fn of_matrix(&self) -> Vec<Case> {
         let (rows, cols) = (ROWS as u32, COLS as u32);
+        let module = self.format.module("dequantize");
         let named = |prefix: &str| format!("{prefix}_{}", self.format.suffix());
         let expansion = LaunchConfig::new(dequantize::grid(self.format, rows, cols), dequantize::THREADS);
         vec![
-            Drive::of("dequantize", &named("dequantize"), expansion).done(|d| {
+            Drive::of(module, &named("dequantize"), expansion).done(|d| {
                 let (weights, out) = (self.matrix(d, ROWS), d.room(ROWS * COLS / 2));
                 dequantize::Dequantize { weights, out, rows, cols }
             }),
-            Drive::of("dequantize", &named("embed_prompt"), LaunchConfig::new(8, 128)).done(|d| {
+            Drive::of(module, &named("embed_prompt"), LaunchConfig::new(8, 128)).done(|d| {
                 let weights = self.matrix(d, ROWS);
                 let prompt = d.words(vec![3, 6, 0, 0, 5, 29, 36, 0, 1, 2, 9, 9]);
                 dequantize::EmbedPrompt { weights, prompt, out: d.room(8 * COLS), rows, cols }

@@ -74,7 +74,12 @@ pub fn check(model: &Model, kv: CacheType) -> Result<()> {
     kv.check(c)?;
     for tensor in model.gguf.tensors().iter().filter_map(|info| model.tensor(&info.name)) {
         let is_vector = tensor.rows() == 1 || tensor.name == POSITIONS;
-        if is_vector { tensor.check_supported()? } else { Matrix::format_of(&tensor).map(drop)? }
+        if is_vector {
+            tensor.check_supported()?;
+        } else if Matrix::format_of(&tensor)?.has_codebook() && tensor.name.ends_with(".ffn_gate_inp.weight")
+        {
+            return Err(Error::UnsupportedType { name: tensor.name.to_owned(), ty: tensor.ty });
+        }
     }
     (0..c.layers).try_for_each(|index| check_experts(c, &model.layer(index).ff))
 }

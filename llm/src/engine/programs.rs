@@ -8,6 +8,7 @@ use hcq::{Device, Kernel, Program};
 use crate::error::{Error, Result};
 use crate::kernels::choices::Kernels;
 use crate::kernels::committed::{self, Cubins};
+use crate::kernels::format::CODEBOOK;
 use crate::kernels::prompt::{gemm, warpgroups};
 use crate::kernels::{columns, layers, mixture};
 
@@ -26,7 +27,8 @@ pub enum Launched {
 impl Launched {
     /// Whether kernels of `module` are launched.
     fn takes(self, module: &str) -> bool {
-        let of_steps = [columns::NAME, "columns_product", "columns_experts", layers::NAME, mixture::NAME];
+        let of_steps =
+            [columns::NAME, "columns_product", "columns_experts", CODEBOOK, layers::NAME, mixture::NAME];
         let of_prompts = ["prompt", gemm::NAME, warpgroups::NAME, "dequantize"];
         match self {
             Launched::ByEngine => true,

@@ -126,11 +126,17 @@ pub fn lacks(c: &Config, context: usize) -> Option<&'static str> {
     .find_map(|(needed, what)| needed.then_some(what))
 }
 
+/// The kernel for the layers and the types of a model.
+fn variant(m: &DeviceModel) -> Option<&'static Variant> {
+    let formats: Vec<_> = m.matrices().map(|m| m.format).collect();
+    Variant::of(style(m.config.architecture), &formats)
+}
+
 /// The longest head that the kernel attends with.
 const LONGEST_HEAD: usize = 128;
 
 /// Whether the kernel takes a model: it computes its layers, a consumer has a single column of an input behind
-/// a layer norm, gate and up share no tile, and phases have numbers enough.
+/// a layer norm, there is code for its types, gate and up share no tile, and phases have numbers enough.
 pub fn takes(m: &DeviceModel) -> bool {
     let phases = 5 * m.config.layers + 2;
     let widest = (CONSUMERS * TILE_COLS) as usize;
@@ -142,6 +148,7 @@ pub fn takes(m: &DeviceModel) -> bool {
         _ => true,
     };
     lacks(&m.config, m.context).is_none()
+        && variant(m).is_some()
         && narrow
         && m.layers.iter().flat_map(LayerMemory::products).all(divided)
         && phases < PHASES_PER_STEP as usize - 1
@@ -165,8 +172,7 @@ pub fn plan(
     }
     let Planner { phases, kept, .. } = Planner::new(m, state, blocks)?.lowered()?;
     let needs = phases.iter().fold(Needs::default(), |most, p| most.max(p.task.needs()));
-    let formats: Vec<_> = m.matrices().map(|m| m.format).collect();
-    let variant = Variant::of(style(m.config.architecture), &formats);
+    let Some(variant) = variant(m) else { return Ok(None) };
     let kernel = programs.kernel(variant.module, NAME)?;
     let most = fits(usize::try_from(info.max_shared_per_block).unwrap_or(usize::MAX))?;
     let free = most.saturating_sub(kernel.static_shared() + needs.fixed());

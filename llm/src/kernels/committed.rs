@@ -24,8 +24,8 @@ pub const TARGETS: [Target; 3] = [Target::Sm80, Target::Sm87, Target::Sm90];
 
 embed! {
     [
-        "columns" "columns_experts" "columns_product" "dequantize" "gemm" "layers" "mixture" "prompt"
-        "sample" "stream" "stream_f16" "stream_plain" "stream_q4_k" "stream_q6_k"
+        "codebook" "columns" "columns_experts" "columns_product" "dequantize" "gemm" "layers" "mixture" "prompt"
+        "sample" "stream" "stream_codebook" "stream_f16" "stream_plain" "stream_q4_k" "stream_q6_k"
         "stream_q8_0"
     ]
     SM80 "sm_80" [], SM87 "sm_87" [], SM90 "sm_90" ["gemm_warpgroups" "sm_90a"]

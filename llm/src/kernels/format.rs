@@ -11,7 +11,7 @@
 //! a section is then contiguous. Whole tiles take no byte more than the file; rows and columns past the end of
 //! a matrix are zeros.
 
-use ptxgen::{Cache, Global, Kernel, Multiple, Pointer, Pred, Reg, Space};
+use ptxgen::{Cache, Global, Kernel, Multiple, Pointer, Pred, Reg, Shared, Space};
 
 use crate::tensor_type::GgmlType;
 
@@ -36,7 +36,22 @@ pub enum Format {
     Q6K,
     /// 2 bits, scale and minimum per 16.
     Q2K,
+    /// 2.06 bits by codebook, a scale per 32.
+    Iq2Xxs,
+    /// 2.31 bits by codebook, a scale per 16.
+    Iq2Xs,
+    /// 2.56 bits by codebook, a scale per 16.
+    Iq2S,
+    /// 3.06 bits by codebook, a scale per 32.
+    Iq3Xxs,
+    /// 3.44 bits by codebook, a scale per 32.
+    Iq3S,
+    /// 1.75 bits by codebook, a scale per 16.
+    Iq1M,
 }
+
+/// The module with the kernels of types with a codebook, but the persistent steps.
+pub const CODEBOOK: &str = "codebook";
 
 /// Rows of a tile.
 pub const TILE_ROWS: u32 = 16;
@@ -108,11 +123,32 @@ pub struct Packed {
     pub(crate) words: Vec<Reg<u32>>,
     /// Number of the unit in its row, or of another unit at the same place of its block.
     pub(crate) unit: Reg<u32>,
+    /// The type's codebook, where it is in shared memory.
+    pub(crate) book: Option<Pointer<Shared, u32>>,
 }
 
 impl Format {
     /// All formats.
-    pub const ALL: [Format; 9] = [
+    pub const ALL: [Format; 15] = [
+        Format::F32,
+        Format::F16,
+        Format::Bf16,
+        Format::Q8_0,
+        Format::Q4_0,
+        Format::Q4K,
+        Format::Q5K,
+        Format::Q6K,
+        Format::Q2K,
+        Format::Iq2Xxs,
+        Format::Iq2Xs,
+        Format::Iq2S,
+        Format::Iq3Xxs,
+        Format::Iq3S,
+        Format::Iq1M,
+    ];
+
+    /// Those without a codebook.
+    pub const WITHOUT_CODEBOOK: [Format; 9] = [
         Format::F32,
         Format::F16,
         Format::Bf16,
@@ -123,6 +159,10 @@ impl Format {
         Format::Q6K,
         Format::Q2K,
     ];
+
+    /// Those whose values come from a codebook.
+    pub const WITH_CODEBOOK: [Format; 6] =
+        [Format::Iq2Xxs, Format::Iq2Xs, Format::Iq2S, Format::Iq3Xxs, Format::Iq3S, Format::Iq1M];
 
     /// The format of a tensor type; `None` if there are no kernels for it.
     pub fn of(ty: GgmlType) -> Option<Self> {
@@ -141,6 +181,12 @@ impl Format {
             Format::Q5K => GgmlType::Q5K,
             Format::Q6K => GgmlType::Q6K,
             Format::Q2K => GgmlType::Q2K,
+            Format::Iq2Xxs => GgmlType::Iq2Xxs,
+            Format::Iq2Xs => GgmlType::Iq2Xs,
+            Format::Iq2S => GgmlType::Iq2S,
+            Format::Iq3Xxs => GgmlType::Iq3Xxs,
+            Format::Iq3S => GgmlType::Iq3S,
+            Format::Iq1M => GgmlType::Iq1M,
         }
     }
 
@@ -156,7 +202,18 @@ impl Format {
             Format::Q5K => "q5_k",
             Format::Q6K => "q6_k",
             Format::Q2K => "q2_k",
+            Format::Iq2Xxs => "iq2_xxs",
+            Format::Iq2Xs => "iq2_xs",
+            Format::Iq2S => "iq2_s",
+            Format::Iq3Xxs => "iq3_xxs",
+            Format::Iq3S => "iq3_s",
+            Format::Iq1M => "iq1_m",
         }
+    }
+
+    /// The module with the kernels of this type, of which `usual` has those of types without a codebook.
+    pub const fn module(self, usual: &'static str) -> &'static str {
+        if self.has_codebook() { CODEBOOK } else { usual }
     }
 
     /// Row lengths must be multiples of this: the block, or 16, the granularity of activation vectors.
@@ -164,7 +221,7 @@ impl Format {
         match self {
             Format::F32 | Format::F16 | Format::Bf16 => 16,
             Format::Q8_0 | Format::Q4_0 => 32,
-            Format::Q4K | Format::Q5K | Format::Q6K | Format::Q2K => 256,
+            _ => 256,
         }
     }
 
@@ -184,6 +241,22 @@ impl Format {
         ];
         const Q2K: &[Section] =
             &[Section::of_units(0, 8), Section::of_units(1024, 2), Section::of_rows(1280, 4)];
+        const IQ2_XXS: &[Section] = &[Section::of_units(0, 8), Section::of_rows(1024, 2)];
+        const IQ2_XS: &[Section] =
+            &[Section::of_units(0, 8), Section::of_units(1024, 1), Section::of_rows(1152, 2)];
+        const IQ2_S: &[Section] =
+            &[Section::of_units(0, 8), Section::of_units(1024, 2), Section::of_rows(1280, 2)];
+        const IQ3_XXS: &[Section] =
+            &[Section::of_units(0, 8), Section::of_units(1024, 4), Section::of_rows(1536, 2)];
+        const IQ3_S: &[Section] = &[
+            Section::of_units(0, 8),
+            Section::of_units(1024, 4),
+            Section::of_units(1536, 1),
+            Section::of_rows(1664, 4),
+            Section::of_rows(1728, 2),
+        ];
+        const IQ1_M: &[Section] =
+            &[Section::of_units(0, 4), Section::of_units(512, 2), Section::of_rows(768, 8)];
         match self {
             Format::F32 | Format::F16 | Format::Bf16 => &[],
             Format::Q8_0 => Q8_0,
@@ -192,6 +265,12 @@ impl Format {
             Format::Q5K => Q5K,
             Format::Q6K => Q6K,
             Format::Q2K => Q2K,
+            Format::Iq2Xxs => IQ2_XXS,
+            Format::Iq2Xs => IQ2_XS,
+            Format::Iq2S => IQ2_S,
+            Format::Iq3Xxs => IQ3_XXS,
+            Format::Iq3S => IQ3_S,
+            Format::Iq1M => IQ1_M,
         }
     }
 
@@ -235,6 +314,11 @@ impl Format {
         !matches!(self, Format::F32 | Format::F16 | Format::Bf16)
     }
 
+    /// Whether the values come from a codebook.
+    pub const fn has_codebook(self) -> bool {
+        self as u32 > Format::Q2K as u32
+    }
+
     /// Whether blocks have a minimum beside their scale: integers are not signed.
     pub(crate) const fn has_minimum(self) -> bool {
         matches!(self, Format::Q4K | Format::Q5K | Format::Q2K)
@@ -249,7 +333,8 @@ impl Format {
     pub(crate) const fn raised(self) -> f32 {
         match self {
             Format::Q4_0 => 16.0,
-            Format::Q6K => 4.0,
+            Format::Iq2Xxs | Format::Iq2Xs | Format::Iq2S | Format::Iq1M => 8.0,
+            Format::Q6K | Format::Iq3Xxs => 4.0,
             _ => 1.0,
         }
     }
@@ -258,7 +343,9 @@ impl Format {
     pub(crate) const fn registers(self) -> usize {
         match self {
             Format::F32 | Format::F16 | Format::Bf16 => 4,
-            Format::Q2K => 4,
+            Format::Q2K | Format::Iq2Xs | Format::Iq2S | Format::Iq3Xxs | Format::Iq1M => 4,
+            Format::Iq2Xxs => 3,
+            Format::Iq3S => 6,
             Format::Q4_0 => 5,
             Format::Q8_0 | Format::Q5K => 9,
             Format::Q4K | Format::Q6K => 8,
@@ -355,12 +442,24 @@ impl Format {
                 half(1, 2);
                 words(2, 3..4, Cache::ReadOnly);
             }
+            _ => {
+                let mut first = 0;
+                for (number, section) in self.sections().iter().enumerate() {
+                    let last = first + section.bytes.div_ceil(4) as usize;
+                    match section.bytes {
+                        1 => k.load_byte_where(guard, at(number), r[first], Cache::ReadOnly),
+                        2 => half(number, first),
+                        _ => words(number, first..last, Cache::ReadOnly),
+                    }
+                    first = last;
+                }
+            }
         }
     }
 
     /// Loads unit `unit` of a row into new registers.
     pub(crate) fn fetch(self, k: &Kernel, row: &[Pointer<Global, u8>], unit: Reg<u32>) -> Packed {
-        let packed = Packed { words: (0..self.registers()).map(|_| k.reg()).collect(), unit };
+        let packed = Packed { words: (0..self.registers()).map(|_| k.reg()).collect(), unit, book: None };
         self.load(k, row, unit, 0, None, &packed);
         packed
     }
@@ -415,7 +514,7 @@ impl Format {
         s: u32,
     ) -> Packed {
         let unit = k.add(t, 4 * s);
-        let packed = Packed { words: (0..self.registers()).map(|_| k.reg()).collect(), unit };
+        let packed = Packed { words: (0..self.registers()).map(|_| k.reg()).collect(), unit, book: None };
         self.load_pieces(k, None, &packed, |number| {
             let section = self.sections()[number];
             pieces[number].plus_bytes(i64::from(s * section.s))

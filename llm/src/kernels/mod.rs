@@ -14,13 +14,16 @@
 //! more     columns layers mixture           # some tokens, operations of some architectures, experts
 //! ways     prompt sample stream             # many tokens, the choice, a step in one launch
 //! weights  committed pack repack rescale    # cubins of this crate, weights as kernels read them
-//! parts    activation attention cache format heads inverse_root limits links rotation state values  # what kernels share
+//! parts    activation attention cache coded coded_tiles format heads inverse_root  # what kernels share
+//!          limits links rotation state tiles values
 //! ```
 
 pub(crate) mod activation;
 pub mod attention;
 pub mod cache;
 pub mod choices;
+mod coded;
+mod coded_tiles;
 pub mod columns;
 pub mod committed;
 pub mod format;
@@ -39,6 +42,7 @@ pub mod rotation;
 pub mod sample;
 pub mod state;
 pub mod stream;
+mod tiles;
 mod values;
 
 use ptxgen::{Kernel, Module, Named, Target};
@@ -67,10 +71,13 @@ pub fn modules(target: Target) -> Vec<Named> {
         add(variant.module, vec![stream::kernel::kernel(target, variant)]);
     }
     add(columns::NAME, columns::vectors(target));
-    add("columns_product", columns::products(target));
-    add("columns_experts", columns::experts_products(target));
+    add("columns_product", columns::products(&Format::WITHOUT_CODEBOOK, target));
+    add("columns_experts", columns::experts_products(&Format::WITHOUT_CODEBOOK, target));
     let both = |format| [dequantize::matrix(format), dequantize::embed(format)];
-    add("dequantize", linked(Format::ALL.into_iter().flat_map(both).collect()));
+    let mut with_codebook = columns::with_codebook(target);
+    with_codebook.extend(linked(Format::WITH_CODEBOOK.into_iter().flat_map(both).collect()));
+    add(format::CODEBOOK, with_codebook);
+    add("dequantize", linked(Format::WITHOUT_CODEBOOK.into_iter().flat_map(both).collect()));
     let of_tile = |tile| gemm::Output::ALL.map(|output| gemm::kernel(tile, output));
     add(gemm::NAME, linked(gemm::TILES.into_iter().flat_map(of_tile).collect()));
     let mut kernels = vec![vector::norm(), vector::rope(CacheType::F16), vector::last()];

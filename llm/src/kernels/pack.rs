@@ -1,9 +1,5 @@
 //! From the blocks of a file to the tiles that kernels read: done once, when a model is loaded, at the speed
-//! of memory.
-//!
-//! A strip of [`TILE_ROWS`] rows is read in the order of the file, at the speed of a copy, and stays in the
-//! core's cache while some of its tiles at a time are filled; filled tiles are appended. So what is packed is
-//! written once and in order, and nothing is cleared before.
+//! of memory. `coded_tiles` has the types with a codebook.
 //!
 //! Blocks and tiles are types without padding, whose places are constants. Values are moved eight at a time
 //! in words of 64 bits: compilers make good code of that at every level of optimization, on every processor.
@@ -14,9 +10,10 @@
 )]
 
 use zerocopy::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::kernels::format::{Format, TILE_COLS, TILE_ROWS};
+use crate::kernels::coded_tiles::{Iq1M, Iq2S, Iq2Xs, Iq2Xxs, Iq3S, Iq3Xxs};
+use crate::kernels::format::Format;
+use crate::kernels::tiles::{Block, Pieces, Pieces8, Pieces16, Rows, plain, tiles};
 
 /// Appends whole rows of `cols` values of a file to `packed`, in the layout of [`Format`]. Rows after the
 /// first call continue a matrix only if all before were multiples of [`Format::rows_together`].
@@ -32,80 +29,17 @@ pub fn pack(format: Format, cols: u32, rows: &[u8], packed: &mut Vec<u8>) {
         Format::Q5K => tiles::<Q5K>(cols, rows, packed),
         Format::Q6K => tiles::<Q6K>(cols, rows, packed),
         Format::Q2K => tiles::<Q2K>(cols, rows, packed),
+        Format::Iq2Xxs => tiles::<Iq2Xxs>(cols, rows, packed),
+        Format::Iq2Xs => tiles::<Iq2Xs>(cols, rows, packed),
+        Format::Iq2S => tiles::<Iq2S>(cols, rows, packed),
+        Format::Iq3Xxs => tiles::<Iq3Xxs>(cols, rows, packed),
+        Format::Iq3S => tiles::<Iq3S>(cols, rows, packed),
+        Format::Iq1M => tiles::<Iq1M>(cols, rows, packed),
     }
 }
 
-/// Tiles that are filled together: few enough that they stay in the first-level cache with what they are
-/// filled from, enough for runs of blocks that are worth fetching.
-const TOGETHER: usize = 8;
-/// Bytes of a line of the CPU's caches; of a part of one where lines are longer.
-const LINE: usize = 64;
-
-/// Packs rows of blocks.
-fn tiles<B: Block>(cols: u32, rows: &[u8], packed: &mut Vec<u8>) {
-    let rows = <[B]>::ref_from_bytes(rows).expect("whole blocks");
-    let (tiles, blocks) =
-        (cols.div_ceil(TILE_COLS) as usize, cols as usize * B::PER_TILE / TILE_COLS as usize);
-    assert!(rows.len().is_multiple_of(blocks), "rows of {blocks} blocks");
-    let (strip, all) = (blocks * TILE_ROWS as usize, rows.len() / blocks);
-    packed.reserve(all.div_ceil(TILE_ROWS as usize) * tiles * size_of::<B::Tile>());
-    let mut filled: [B::Tile; TOGETHER] = std::array::from_fn(|_| B::Tile::new_zeroed());
-    for rows in rows.chunks(strip) {
-        fetch(rows.as_bytes());
-        for first in (0..tiles).step_by(TOGETHER) {
-            let filled = &mut filled[..TOGETHER.min(tiles - first)];
-            let (begin, end) = (first * B::PER_TILE, (first + filled.len()) * B::PER_TILE);
-            if rows.len() < strip || end > blocks {
-                // Of what is past the end.
-                filled.zero();
-            }
-            for (row, blocks) in rows.chunks_exact(blocks).enumerate() {
-                let blocks = &blocks[begin..end.min(blocks.len())];
-                for (tile, blocks) in filled.iter_mut().zip(blocks.chunks(B::PER_TILE)) {
-                    B::pack(blocks, tile, row);
-                }
-            }
-            packed.extend_from_slice(filled.as_bytes());
-        }
-    }
-}
-
-/// Has the core's cache hold `bytes`: read in order they come from memory ahead of the loop, not when they
-/// are used.
-fn fetch(bytes: &[u8]) {
-    std::hint::black_box(bytes.chunks(LINE).fold(0, |all, line| all | line[0]));
-}
-
-/// A block of a file.
-trait Block: Sized + FromBytes + IntoBytes + Immutable + KnownLayout + Unaligned {
-    /// A tile of such blocks, in the layout of [`Format::sections`].
-    type Tile: FromZeros + IntoBytes + Immutable;
-    /// Blocks of a row of a tile.
-    const PER_TILE: usize;
-
-    /// Writes the blocks of row `row` of a tile, from its first column on, to their places.
-    fn pack(blocks: &[Self], tile: &mut Self::Tile, row: usize);
-}
-
-/// Pieces of 16 bytes for each unit, `[h][s][g][t]` for row 8h + g and unit 4s + t.
-type Pieces16 = [[[[[U64; 2]; 4]; 8]; 2]; 2];
-/// Pieces of 8 bytes for each unit, `[h][g][t][s]`.
-type Pieces8 = [[[[U64; 2]; 4]; 8]; 2];
-/// Smaller pieces for each unit, `[g][t][h][s]`.
-type Pieces<T> = [[[[T; 2]; 2]; 4]; 8];
-/// A piece for each row.
-type Rows<T> = [T; TILE_ROWS as usize];
 /// 128 values of four bits: of each of the four units of 64 the first 32 values are low nibbles.
 type Nibbles = [[[U64; 2]; 2]; 4];
-
-macro_rules! plain {
-    ($($(#[$doc:meta])* struct $name:ident { $($field:ident: $type:ty),* $(,)? })*) => { $(
-        $(#[$doc])*
-        #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-        #[repr(C)]
-        struct $name { $($field: $type),* }
-    )* };
-}
 
 plain! {
     struct Q8_0 { scale: U16, quants: [[U64; 2]; 2] }
@@ -319,6 +253,7 @@ mod tests {
 
     use super::*;
     use crate::kernels::format::UNIT;
+    use crate::kernels::format::{TILE_COLS, TILE_ROWS};
 
     /// The packed pieces of a unit by section, those of sections of rows with unit 0, value by value.
     fn pieces(format: Format, block: &[u8], unit: usize) -> Vec<Vec<u8>> {
@@ -369,6 +304,62 @@ mod tests {
                 vec![(0..8).map(byte).collect(), block[2 * unit..][..2].to_vec(), block[80..].to_vec()]
             }
             Format::F32 | Format::F16 | Format::Bf16 => vec![],
+            _ => coded_pieces(format, block, unit),
+        }
+    }
+
+    /// The same of a type with a codebook: bit by bit, from the places of the file.
+    fn coded_pieces(format: Format, block: &[u8], unit: usize) -> Vec<Vec<u8>> {
+        let bit = |at: usize, bit: usize| u32::from(block[at + bit / 8] >> (bit % 8) & 1);
+        let bits =
+            |at: usize, from: usize, len: usize| (0..len).fold(0, |all, i| all | bit(at, from + i) << i);
+        // Signs by their octet and place, of which those of `rest` are seven bits each, then a scale.
+        let word = |places: &dyn Fn(usize, usize) -> usize, sign: &dyn Fn(usize, usize) -> u32| {
+            let all = (0..4).flat_map(|j| (0..8).map(move |i| (j, i)));
+            all.fold(0u32, |word, (j, i)| word | sign(j, i) << places(j, i)).to_le_bytes().to_vec()
+        };
+        let of_octets = |j: usize, i: usize| 4 * i + j;
+        let of_quads = |j: usize, i: usize| 8 * (i % 4) + 2 * j + i / 4;
+        let scale = block[..2].to_vec();
+        match format {
+            Format::Iq2Xxs => {
+                let at = 2 + 8 * unit;
+                let sign =
+                    |j: usize, i: usize| if i < 7 { bit(at + 4, 7 * j + i) } else { bit(at + 4, 28 + j) };
+                vec![[block[at..at + 4].to_vec(), word(&of_octets, &sign)].concat(), scale]
+            }
+            Format::Iq2Xs => {
+                let at = |j: usize| 2 + 8 * unit + 2 * j;
+                let sign = |j: usize, i: usize| if i < 7 { bit(at(j), 9 + i) } else { bit(at(j), 8) };
+                let low = (0..4).map(|j| block[at(j)]).collect();
+                vec![[low, word(&of_octets, &sign)].concat(), vec![block[66 + unit]], scale]
+            }
+            Format::Iq2S => {
+                let sign = |j: usize, i: usize| bit(34 + 4 * unit + j, i);
+                let low = block[2 + 4 * unit..][..4].to_vec();
+                let rest = vec![block[66 + unit], block[74 + unit]];
+                vec![[low, word(&of_octets, &sign)].concat(), rest, scale]
+            }
+            Format::Iq3Xxs => {
+                let at = 66 + 4 * unit;
+                let sign = |j: usize, i: usize| if i < 7 { bit(at, 7 * j + i) } else { bit(at, 28 + j) };
+                vec![block[2 + 8 * unit..][..8].to_vec(), word(&of_quads, &sign), scale]
+            }
+            Format::Iq3S => {
+                let sign = |j: usize, i: usize| bit(74 + 4 * unit + j, i);
+                let high = vec![block[66 + unit]];
+                let low = block[2 + 8 * unit..][..8].to_vec();
+                vec![low, word(&of_quads, &sign), high, block[106..110].to_vec(), scale]
+            }
+            _ => {
+                let scales = |s: usize| {
+                    let units = (4 * s..4 * s + 4).map(|u| bits(48 + u / 2 * 2, u % 2 * 6, 6) << (u % 4 * 6));
+                    let byte = bits(48 + 4 * s, 12, 4) | bits(50 + 4 * s, 12, 4) << 4;
+                    (units.sum::<u32>() | byte << 24).to_le_bytes()
+                };
+                let high = block[32 + 2 * unit..][..2].to_vec();
+                vec![block[4 * unit..][..4].to_vec(), high, [scales(0), scales(1)].concat()]
+            }
         }
     }
 

@@ -6,15 +6,13 @@
 //! | Q5_0, IQ4_NL | Q8_0 | a scale per 32 values, integers of 8 bits |
 //! | MXFP4 | Q8_0 | the same; its powers of two must be numbers in f16 |
 //! | Q3_K | Q6_K | a scale per 16 values times one per 256, integers of 6 bits |
-//! | IQ3_S, IQ1_S, IQ1_M | Q6_K | the same; IQ1's scale per 256 is divided by 8, which a subnormal one does not survive |
+//! | IQ1_S | IQ1_M | the same codebook, a scale per 16 values, each entry moved up or down |
 //! | Q4_1, Q5_1 | F32 | each value is one in single precision |
-//! | IQ2_XXS, IQ3_XXS | Q8_0 | rounded: the scale of 32 values, a product of f16 and five bits, to f16 |
-//! | IQ2_XS, IQ2_S | F16 | rounded: each value, for no other type has a scale per 16 of integers of 7 bits, to f16 |
 //! | IQ4_XS | Q8_0 | rounded: the scale of 32 values, a product of f16 and six bits, to f16 |
 
 use half::f16;
 
-use crate::codebook::codes;
+use crate::codebook::iq1_m_of_iq1_s;
 use crate::quant::{
     dequantize, iq4_nl_quants, iq4_xs_quants, iq4_xs_scales, mxfp4_quants, mxfp4_scale, q3_k_quants,
     q3_k_scales, q5_0_quants,
@@ -25,9 +23,8 @@ use crate::tensor_type::GgmlType;
 pub const fn stored_as(ty: GgmlType) -> GgmlType {
     match ty {
         GgmlType::Q5_0 | GgmlType::Iq4Nl | GgmlType::Iq4Xs | GgmlType::Mxfp4 => GgmlType::Q8_0,
-        GgmlType::Iq2Xxs | GgmlType::Iq3Xxs => GgmlType::Q8_0,
-        GgmlType::Iq2Xs | GgmlType::Iq2S => GgmlType::F16,
-        GgmlType::Q3K | GgmlType::Iq3S | GgmlType::Iq1S | GgmlType::Iq1M => GgmlType::Q6K,
+        GgmlType::Iq1S => GgmlType::Iq1M,
+        GgmlType::Q3K => GgmlType::Q6K,
         GgmlType::Q4_1 | GgmlType::Q5_1 => GgmlType::F32,
         ty => ty,
     }
@@ -48,25 +45,7 @@ pub fn repack(ty: GgmlType, blocks: &[u8], out: &mut Vec<u8>) -> Option<()> {
             GgmlType::Q3K => {
                 q6_k(out, &q3_k_quants(block), q3_k_scales(block), [block[108], block[109]]);
             }
-            GgmlType::Iq3S | GgmlType::Iq1S | GgmlType::Iq1M => {
-                let c = codes(ty, block)?;
-                let scale = rounded(c.scale.to_f32() * c.unit)?;
-                q6_k(out, &c.quants, c.scales, scale.to_le_bytes());
-            }
-            GgmlType::Iq2Xxs | GgmlType::Iq3Xxs => {
-                let c = codes(ty, block)?;
-                for (quants, scales) in c.quants.as_chunks().0.iter().zip(c.scales.as_chunks::<2>().0) {
-                    let scale = rounded(c.scale.to_f32() * c.unit * f32::from(scales[0]))?;
-                    q8_0(out, scale.to_le_bytes(), *quants);
-                }
-            }
-            GgmlType::Iq2Xs | GgmlType::Iq2S => {
-                let mut values = [0.0; 256];
-                dequantize(ty, block, &mut values)?;
-                for value in values {
-                    out.extend(rounded(value)?.to_le_bytes());
-                }
-            }
+            GgmlType::Iq1S => out.extend(iq1_m_of_iq1_s(block)),
             GgmlType::Iq4Xs => {
                 for (group, scale) in iq4_xs_scales(block).into_iter().enumerate() {
                     q8_0(out, rounded(scale)?.to_le_bytes(), iq4_xs_quants(block, group));
@@ -133,7 +112,6 @@ fn q6_k(out: &mut Vec<u8>, quants: &[i8; 256], scales: [i8; 16], scale: [u8; 2])
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codebook::set_iq1_m_scale;
     use crate::quant::SUPPORTED;
 
     /// Every value survives, bit for bit but for the sign of zero, on random blocks and scales, or is rounded
@@ -154,16 +132,12 @@ mod tests {
                     GgmlType::Q5_0 | GgmlType::Iq4Nl => &[0],
                     GgmlType::Q4_1 | GgmlType::Q5_1 => &[0, 2],
                     GgmlType::Q3K => &[108],
-                    GgmlType::Iq2Xxs | GgmlType::Iq2Xs | GgmlType::Iq2S => &[0],
-                    GgmlType::Iq4Xs | GgmlType::Iq3Xxs | GgmlType::Iq3S | GgmlType::Iq1S => &[0],
+                    GgmlType::Iq4Xs | GgmlType::Iq1S => &[0],
                     _ => &[],
                 };
                 for at in places {
                     let scale = f16::from_f32(f32::from(random().cast_signed()) / 100.0);
                     block[*at..*at + 2].copy_from_slice(&scale.to_le_bytes());
-                }
-                if ty == GgmlType::Iq1M {
-                    set_iq1_m_scale(&mut block, f16::from_f32(f32::from(random().cast_signed()) / 100.0));
                 }
                 if ty == GgmlType::Mxfp4 {
                     block[0] = 104 + block[0] % 40;
@@ -174,14 +148,8 @@ mod tests {
                 let mut packed = Vec::new();
                 repack(ty, &block, &mut packed).unwrap();
                 dequantize(stored_as(ty), &packed, &mut found).unwrap();
-                // Half of the last place of f16, of a value or of a scale of values up to 127 or 15 · 9.
-                let step = match ty {
-                    GgmlType::Iq2Xs | GgmlType::Iq2S => 1.0,
-                    GgmlType::Iq2Xxs | GgmlType::Iq3Xxs => 62.0,
-                    GgmlType::Iq1S | GgmlType::Iq1M => 135.0,
-                    GgmlType::Iq4Xs => 127.0,
-                    _ => 0.0,
-                };
+                // Half of the last place of f16, of a scale of values up to 127.
+                let step = if ty == GgmlType::Iq4Xs { 127.0 } else { 0.0 };
                 let allowed =
                     |a: f32| if step > 0.0 { a.abs() / 2048.0 + step / (1 << 25) as f32 } else { 0.0 };
                 let same = |(a, b): (&f32, &f32)| (a - b).abs() <= allowed(*a) || a.is_nan() && b.is_nan();

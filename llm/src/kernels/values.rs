@@ -1,8 +1,9 @@
 //! Units in registers as integers, scales and weights: what the kernels multiply.
 
 use half::f16;
-use ptxgen::{Kernel, Reg};
+use ptxgen::{Kernel, Pointer, Reg, Shared};
 
+use crate::kernels::coded::shifted;
 use crate::kernels::format::{Format, Packed};
 
 impl Format {
@@ -43,6 +44,7 @@ impl Format {
                 (0..8).map(two).collect()
             }
             Format::F32 | Format::F16 | Format::Bf16 => vec![],
+            _ => (0..4).flat_map(|octet| self.coded(k, packed, octet)).collect(),
         }
     }
 
@@ -55,12 +57,13 @@ impl Format {
                 let (d, least) = k.unpack(k.bits(head));
                 vec![k.convert::<f16, f32>(d), k.convert::<f16, f32>(least)]
             }
+            _ if self.has_codebook() => vec![half(self.coded_super(k, packed))],
             _ => packed.words.last().map(|word| half(*word)).into_iter().collect(),
         }
     }
 
-    /// The integer scales of a unit: none; two signed scales, of its halves (Q6_K); scale and minimum (Q4_K,
-    /// Q5_K); or those of the first half, then of the second (Q2_K).
+    /// The integer scales of a unit: none; two signed scales, of its halves (Q6_K, types with a codebook); scale
+    /// and minimum (Q4_K, Q5_K); or those of the first half, then of the second (Q2_K).
     pub(crate) fn scales(self, k: &Kernel, packed: &Packed) -> Vec<Reg<u32>> {
         let r = &packed.words;
         match self {
@@ -81,6 +84,7 @@ impl Format {
                 vec![signed(0x8880), signed(0x9991)]
             }
             Format::Q2K => [0u32, 4, 8, 12].map(|at| k.bfe(r[2], at, 4u32)).to_vec(),
+            _ if self.has_codebook() => self.coded_scales(k, packed).to_vec(),
             _ => vec![],
         }
     }
@@ -121,6 +125,7 @@ impl Format {
                 let values = |half: usize| -> Vec<Reg<f32>> {
                     let [of_scale, of_least] = match self {
                         Format::Q6K => [half, 1],
+                        _ if self.has_codebook() => [half, 1],
                         Format::Q2K => [2 * half, 2 * half + 1],
                         _ => [0, 1],
                     };
@@ -139,7 +144,13 @@ impl Format {
     }
 
     /// The integers of unit `t + 4s` of row `g + 8h`, four per word, of what [`Format::load_lane`] loaded.
-    pub(crate) fn lane_quads(self, k: &Kernel, raw: &[Reg<u32>], h: usize, s: usize) -> Vec<Reg<u32>> {
+    pub(crate) fn lane_quads(
+        self,
+        k: &Kernel,
+        raw: &[Reg<u32>],
+        (h, s): (usize, usize),
+        book: Option<Pointer<Shared, u32>>,
+    ) -> Vec<Reg<u32>> {
         let four = |first: usize| &raw[first + 4 * (2 * h + s)..][..4];
         let words = match self {
             // `Format::quads` takes a scale too.
@@ -148,17 +159,9 @@ impl Format {
             // The registers that it has between belong to the head.
             Format::Q5K => [four(0), &raw[16..20], &raw[24 + 2 * h + s..][..1]].concat(),
             Format::Q2K => raw[2 * (2 * h + s)..][..2].to_vec(),
+            _ if self.has_codebook() => self.lane_words(k, raw, h, s),
             _ => four(0).to_vec(),
         };
-        self.quads(k, &Packed { words, unit: raw[0] })
-    }
-}
-
-/// `word` with bit `from` moved to bit `to`.
-fn shifted(k: &Kernel, word: Reg<u32>, from: u32, to: u32) -> Reg<u32> {
-    match from.cmp(&to) {
-        std::cmp::Ordering::Less => k.shl(word, to - from),
-        std::cmp::Ordering::Equal => word,
-        std::cmp::Ordering::Greater => k.shr(word, from - to),
+        self.quads(k, &Packed { words, unit: raw[0], book })
     }
 }

@@ -45,7 +45,7 @@ fn multiply(m: &Matrix<'_>, values: &[Vec<f32>], size: u32, shares: u32, sm_coun
     let share = product::share_tiles(cols, shares);
     let args = product::ColumnsProduct { weights, x, out: &out, rows, cols, pitch: rows, share };
     let config = LaunchConfig::new(product::grid(rows, shares, sm_count), product::THREADS);
-    launch("columns_product", &product::kernel_name(m.format, size), config, args);
+    launch(m.format.module("columns_product"), &product::kernel_name(m.format, size), config, args);
     let found = read(&out, count + 3);
     assert_eq!(found[count..], [7.5; 3], "written past the end");
     found[..count].to_vec()

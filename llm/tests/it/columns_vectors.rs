@@ -64,7 +64,7 @@ proptest! {
             weights, from: &from, state: to, out: &out, rows: rows as u32, cols: cols as u32,
         };
         let config = LaunchConfig::new(COLUMNS, vector::THREADS);
-        launch("columns", &format!("columns_embed_{}", format.suffix()), config, args);
+        launch(format.module("columns"), &format!("columns_embed_{}", format.suffix()), config, args);
         let wanted = dequantized(format.ty(), &data, rows, cols);
         let found = read(&out, COLUMNS as usize * cols);
         for (column, found) in found.chunks_exact(cols).enumerate() {

@@ -10,6 +10,8 @@ pub struct Craft {
     base: Model,
     keys: Vec<(String, Value)>,
     without: Vec<String>,
+    /// Tensors with this in their names are those of another model.
+    others: Vec<(String, Model)>,
     /// Vectors in `f32`.
     more: Vec<(String, Vec<f32>)>,
     factors: Vec<(String, f32)>,
@@ -17,25 +19,14 @@ pub struct Craft {
     values: Vec<(String, usize, f32)>,
     /// Experts whose matrices have a tensor of their own; 0 if they are together.
     apart: usize,
-    /// Tensors of `f16` that are written as `f32`.
-    wide: Vec<String>,
 }
 
 impl Craft {
     /// A synthesized model, such as `tiny-llama:f16`.
     pub fn new(text: &str) -> Self {
         let base = text.parse::<Synthesis>().unwrap().model(3).unwrap();
-        let (keys, without, more) = Default::default();
-        Self {
-            base,
-            keys,
-            without,
-            more,
-            factors: Vec::new(),
-            values: Vec::new(),
-            apart: 0,
-            wide: Vec::new(),
-        }
+        let (keys, without, others, more) = Default::default();
+        Self { base, keys, without, others, more, factors: Vec::new(), values: Vec::new(), apart: 0 }
     }
 
     /// Sets a key.
@@ -48,6 +39,12 @@ impl Craft {
     /// Leaves a tensor out.
     pub fn without(mut self, tensor: &str) -> Self {
         self.without.push(tensor.into());
+        self
+    }
+
+    /// Takes tensors with `part` in their names from another model of the same shape, such as `tiny-llama:q4_k`.
+    pub fn mixed(mut self, part: &str, text: &str) -> Self {
+        self.others.push((part.into(), text.parse::<Synthesis>().unwrap().model(3).unwrap()));
         self
     }
 
@@ -75,12 +72,6 @@ impl Craft {
         self
     }
 
-    /// Writes a tensor of `f16` as `f32`.
-    pub fn in_f32(mut self, tensor: &str) -> Self {
-        self.wide.push(tensor.into());
-        self
-    }
-
     /// Names and dimensions of what tensor `info` is in the file.
     fn parts(&self, info: &TensorInfo) -> Vec<(String, Vec<u64>)> {
         match info.name.strip_suffix("_exps.weight") {
@@ -105,9 +96,13 @@ impl Craft {
             let parts = |t| self.parts(t).into_iter().enumerate().map(move |(at, part)| (t, at, part));
             gguf.tensors().iter().flat_map(parts).filter(|(.., (name, _))| !self.without.contains(name))
         };
-        let wide = |name: &String| self.wide.contains(name);
+        // The name in the file, and that of the tensor that it is, or is a part of.
+        let view = |name: &str, whole: &str| {
+            let other = self.others.iter().find(|(part, _)| name.contains(part));
+            other.map_or(gguf, |(_, other)| &other.gguf).tensor(whole).unwrap()
+        };
         for (t, _, (name, dims)) in kept() {
-            writer.tensor(&name, if wide(&name) { GgmlType::F32 } else { t.ty }, &dims);
+            writer.tensor(&name, view(&name, &t.name).ty, &dims);
         }
         let more = || self.more.iter().filter(|(name, _)| !self.without.contains(name));
         for (name, values) in more() {
@@ -115,12 +110,9 @@ impl Craft {
         }
         let mut out = writer.begin(Vec::new()).unwrap();
         for (info, at, (name, dims)) in kept() {
-            let bytes = info.ty.bytes_for(dims.iter().product()).unwrap() as usize;
-            let data = &gguf.tensor(&info.name).unwrap().data[at * bytes..][..bytes];
-            let data = self.changed(&name, info.ty, data);
-            let f32_of = |b: &[u8; 2]| f16::from_le_bytes(*b).to_f32().to_le_bytes();
-            let widened = wide(&name).then(|| data.as_chunks().0.iter().flat_map(f32_of).collect());
-            out.write(&widened.unwrap_or(data)).unwrap();
+            let view = view(&name, &info.name);
+            let bytes = view.ty.bytes_for(dims.iter().product()).unwrap() as usize;
+            out.write(&self.changed(&name, view.ty, &view.data[at * bytes..][..bytes])).unwrap();
         }
         for (name, values) in more() {
             let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();

@@ -167,7 +167,9 @@ impl Random {
             Format::Q8_0 | Format::Q4_0 => &[0],
             Format::Q4K | Format::Q5K => &[0, 2],
             Format::Q2K => &[80, 82],
-            _ => &[208],
+            Format::Q6K => &[208],
+            Format::Iq1M => &[],
+            _ => &[0],
         };
         let mut bytes: Vec<u8> =
             (0..ty.bytes_for(count as u64).unwrap()).map(|_| self.bits() as u8).collect();
@@ -177,6 +179,13 @@ impl Random {
                 let small = subnormal && self.bits().is_multiple_of(4);
                 let scale = f16::from_f32(value * if small { 1e-5 } else { 1e-2 });
                 block[*at..*at + 2].copy_from_slice(&scale.to_le_bytes());
+            }
+            if format == Format::Iq1M {
+                // Four bits in each of four words.
+                let scale = f16::from_f32(self.value() * 1e-2).to_bits();
+                for (i, byte) in block[49..].iter_mut().step_by(2).enumerate() {
+                    *byte = *byte & 15 | ((scale >> (4 * i) & 15) as u8) << 4;
+                }
             }
         }
         bytes
@@ -296,6 +305,11 @@ pub fn nmse(found: &[f32], wanted: &[f64]) -> f64 {
 
 pub fn formats() -> impl Strategy<Value = Format> {
     proptest::sample::select(Format::ALL.to_vec())
+}
+
+/// The types of a router.
+pub fn routers() -> impl Strategy<Value = Format> {
+    proptest::sample::select(Format::WITHOUT_CODEBOOK.to_vec())
 }
 
 /// `cases` cases unless `PROPTEST_CASES` is set.

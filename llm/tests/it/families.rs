@@ -6,6 +6,7 @@
 use ga10b_llm::compare::{Bounds, Comparison};
 use ga10b_llm::engine::Work;
 use ga10b_llm::gguf::Value;
+use ga10b_llm::kernels::format::Format;
 use ga10b_llm::model::Architecture;
 use ga10b_llm::synthesize::{SHAPES, Synthesis};
 use ga10b_llm::{
@@ -145,7 +146,7 @@ fn experts_in_tensors_of_their_own_are_those_of_one_tensor() {
         assert_eq!(logits(&whole), logits(&apart), "{mix}, on a device");
     }
     let of_another_type = "blk.1.ffn_down.2.weight";
-    let craft = Craft::new("tiny-mixtral:f16").experts_apart(4).in_f32(of_another_type);
+    let craft = Craft::new("tiny-mixtral:f16").experts_apart(4).mixed(of_another_type, "tiny-mixtral:f32");
     let model = craft.model().unwrap();
     let error = Engine::new(&device, &model, &EngineOptions::new(CONTEXT)).map(drop).unwrap_err();
     assert!(matches!(&error, Error::ExpertTypes { name, .. } if name == of_another_type), "{error}");
@@ -218,14 +219,38 @@ fn every_architecture_agrees_with_a_quantized_cache_and_other_types() {
 #[test]
 fn types_that_are_stored_as_others_agree_with_the_reference() {
     let device = device();
-    let mixes = [
-        "q4_1", "q5_0", "q5_1", "q3_k", "iq4_nl", "iq4_xs", "mxfp4", "iq1_s", "iq1_m", "iq2_xxs", "iq2_xs",
-        "iq2_s", "iq3_xxs", "iq3_s",
-    ];
+    let mixes = ["q4_1", "q5_0", "q5_1", "q3_k", "iq4_nl", "iq4_xs", "mxfp4", "iq1_s"];
     let cases = mixes.into_iter().flat_map(|mix| ["tiny-llama", "tiny-qwen2"].map(|shape| (shape, mix)));
     for (shape, mix) in sample("types stored as others", cases.collect(), 4) {
         agrees(&device, &model(shape, mix), Mode::Stream, CacheType::F16);
     }
+}
+
+/// Types with a codebook take the file's bytes on the device, and have a persistent step of their own.
+#[test]
+fn types_with_a_codebook_agree_with_the_reference() {
+    let device = device();
+    let mixes = Format::WITH_CODEBOOK.map(Format::suffix);
+    let cases: Vec<_> = mixes.into_iter().flat_map(|mix| Mode::ALL.map(|mode| (mix, mode))).collect();
+    for (mix, mode) in sample("types with a codebook", cases, 3) {
+        agrees(&device, &model("tiny-llama", mix), mode, CacheType::F16);
+    }
+    // As llama.cpp mixes types in a file of IQ2_XXS, and some more.
+    let mixed = [
+        ("attn_k", "iq2_s"),
+        ("attn_v", "q4_k"),
+        ("attn_output", "iq3_xxs"),
+        ("ffn_down", "q2_k"),
+        ("token_embd", "iq3_s"),
+        ("output.weight", "q5_k"),
+    ];
+    let craft = mixed.into_iter().fold(Craft::new("tiny-llama:iq2_xxs"), |craft, (part, mix)| {
+        craft.mixed(part, &format!("tiny-llama:{mix}"))
+    });
+    agrees(&device, &craft.model().unwrap(), Mode::Stream, CacheType::Q8_0);
+    // Layers that the step kernel has no codebooks for.
+    let plain = engine(&device, &model("tiny-gpt2", mixes[0]), Mode::Stream, CacheType::F16);
+    assert_eq!(plain.mode(), Mode::Batch);
 }
 
 /// Yarn slows some pairs down, and lengthens queries and keys.

@@ -58,7 +58,7 @@ fn kernels_of_chains_begin_with_their_wait() {
                 let mut code = body.filter(|line| !line.starts_with('.') && !line.is_empty());
                 let waits = kernel.contains(BEGIN[1]);
                 assert_eq!(waits, target >= Target::Sm90 && !alone, "{}: {name}, {target}", named.name);
-                if waits && !named.name.starts_with("columns") {
+                if waits && !name.starts_with("columns") {
                     assert_eq!([code.next(), code.next()], BEGIN.map(Some), "{}: {name}", named.name);
                     linked += 1;
                 }

@@ -82,7 +82,7 @@ proptest! {
         let weights = &matrix(format, cols, &data);
         let args = dequantize::Dequantize { weights, out: &out, rows: rows as u32, cols: cols as u32 };
         let config = LaunchConfig::new(dequantize::grid(format, args.rows, args.cols), dequantize::THREADS);
-        launch("dequantize", &format!("dequantize_{}", format.suffix()), config, args);
+        launch(format.module("dequantize"), &format!("dequantize_{}", format.suffix()), config, args);
         let wanted = dequantized(format.ty(), &data, rows, cols);
         let wanted: Vec<f32> = wanted.into_iter().map(|v| f16::from_f32(v).to_f32()).collect();
         prop_assert_eq!(read_halves(&out, rows * cols), wanted);
@@ -99,7 +99,7 @@ proptest! {
         let args = dequantize::EmbedPrompt { weights, prompt, out: &out, rows: rows as u32, cols: cols as u32 };
         // More blocks than tokens: blocks past the chunk do nothing.
         let name = format!("embed_prompt_{}", format.suffix());
-        launch("dequantize", &name, LaunchConfig::new(tokens.len() as u32 + 2, dequantize::EMBED_THREADS), args);
+        launch(format.module("dequantize"), &name, LaunchConfig::new(tokens.len() as u32 + 2, dequantize::EMBED_THREADS), args);
         let all = dequantized(format.ty(), &data, rows, cols);
         let wanted: Vec<f32> =
             tokens.iter().flat_map(|t| all[*t as usize * cols..][..cols].to_vec()).collect();

@@ -192,11 +192,11 @@ fn run(dir: &Path, tokens: u32) -> anyhow::Result<()> {
 fn expand(bench: &mut Bench) -> anyhow::Result<()> {
     let (rows, cols) = (8192u32, 2048u32);
     let sm = bench.device.info().sm_number();
-    let bytes = cubin(sm, "dequantize").context("no kernels for this GPU")?;
-    let program = bench.device.load(bytes)?;
     let out = bench.device.alloc(2 * u64::from(rows) * u64::from(cols))?;
     println!("\n{:<17} {:>10} {:>14} {:>14}", "dequantize", "µs", "read GB/s", "written GB/s");
     for format in Format::ALL {
+        let bytes = cubin(sm, format.module("dequantize")).context("no kernels for this GPU")?;
+        let program = bench.device.load(bytes)?;
         let read = format.packed_bytes(rows.into(), cols.into());
         let weights = bench.device.alloc(read)?;
         let kernel = program.kernel(&format!("dequantize_{}", format.suffix()))?;

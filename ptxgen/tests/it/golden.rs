@@ -44,6 +44,32 @@ fn a_grid_stride_loop() {
 }
 
 #[test]
+fn a_table_that_the_module_is_loaded_with() {
+    check("table", || {
+        let k = Kernel::new("table");
+        let (bytes, out) = (k.param_ptr::<u32>("bytes", 16), k.param_ptr::<u32>("out", 16));
+        let lane = k.special(Special::TidX);
+        let index = k.var(0u32);
+        k.load_byte_where(None, k.at_stride(bytes, lane, 1), index, Cache::ReadOnly);
+        let squares: Vec<u32> = (0..256).map(|i| i * i).collect();
+        k.store(k.at(out, lane), k.load(k.at(k.table("squares", &squares), index)));
+        k
+    });
+}
+
+#[test]
+#[should_panic(expected = "two tables squares")]
+fn tables_of_a_module_with_one_name_are_the_same() {
+    let kernel = |name: &str, first: u32| {
+        let k = Kernel::new(name);
+        k.table("squares", &[first, 1]);
+        k
+    };
+    let mut module = Module::new(Target::Sm87);
+    module.add(kernel("a", 0)).add(kernel("b", 0)).add(kernel("c", 4));
+}
+
+#[test]
 fn unaligned_blocks_are_read_in_pieces() {
     check("blocks", || {
         let k = Kernel::new("blocks");

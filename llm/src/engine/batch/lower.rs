@@ -132,7 +132,7 @@ impl<'a> Planner<'a> {
         let args = vector::Embed { weights, from: &b.from_host, state, out: x, rows, cols }.args();
         let kernel = format!("columns_embed_{}", embedding.format.suffix());
         let config = LaunchConfig::new(self.columns, vector::THREADS);
-        self.push("embedding", &kernel, config, args)?;
+        self.push_of(embedding.format.module(columns::NAME), "embedding", &kernel, config, args)?;
         self.launches.extend(self.per_token().scale(self.programs, x)?);
         let Some(positions) = &self.model.positions else { return Ok(()) };
         let rows = fits(self.model.config.context)?;
@@ -172,7 +172,7 @@ impl<'a> Planner<'a> {
             let (rows, share) = (part.rows, product::share_tiles(cols, self.shares));
             let args = product::ColumnsProduct { weights, x, out, rows, cols, pitch, share }.args();
             let name = product::kernel_name(part.format, self.columns);
-            let kernel = self.programs.kernel("columns_product", &name)?;
+            let kernel = self.programs.kernel(part.format.module("columns_product"), &name)?;
             let grid = product::grid(part.rows, self.shares, sm_count);
             let config = filled(&kernel, LaunchConfig::new(grid, product::THREADS));
             let launch = Launch::new(role, kernel, config, args).with_weights(part.bytes());
@@ -300,7 +300,7 @@ impl<'a> Planner<'a> {
         }
         .args();
         let name = product::experts_name(matrix.format, self.columns);
-        let kernel = self.programs.kernel("columns_experts", &name)?;
+        let kernel = self.programs.kernel(matrix.format.module("columns_experts"), &name)?;
         let sm_count = self.model.device.info().sm_count;
         let grid = product::experts_grid(rows, (experts, used), self.columns, sm_count);
         let config = filled(&kernel, LaunchConfig::new(grid, product::THREADS));

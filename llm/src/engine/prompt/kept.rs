@@ -27,7 +27,9 @@ pub fn expansion(
     (first, rows): (u32, u32),
     out: BufferAt<'_>,
 ) -> Result<Launch> {
-    let kernel = programs.kernel("dequantize", &format!("dequantize_{}", matrix.format.suffix()))?;
+    let (module, name) =
+        (matrix.format.module("dequantize"), format!("dequantize_{}", matrix.format.suffix()));
+    let kernel = programs.kernel(module, &name)?;
     let args = dequantize::Dequantize { weights: matrix.at_row(first), out, rows, cols: matrix.cols }.args();
     let grid = dequantize::grid(matrix.format, rows, matrix.cols);
     let config = filled(&kernel, LaunchConfig::new(grid, dequantize::THREADS));

@@ -175,7 +175,8 @@ impl<'a> Planner<'a> {
         let args = dequantize::EmbedPrompt { weights, prompt, out: x, rows, cols }.args();
         let kernel = format!("embed_prompt_{}", embedding.format.suffix());
         let config = LaunchConfig::new(self.tokens, dequantize::EMBED_THREADS);
-        let launch = self.launch("embedding", ("dequantize", &kernel), config, args)?;
+        let launch =
+            self.launch("embedding", (embedding.format.module("dequantize"), &kernel), config, args)?;
         self.launches.push(launch);
         self.launches.extend(self.per_token().scale(self.programs, x)?);
         self.launches.extend(self.per_token().positions(self.programs, x, prompt)?);

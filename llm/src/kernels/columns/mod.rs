@@ -28,8 +28,8 @@ pub(crate) fn vectors(target: Target) -> Vec<Kernel> {
     kernels.extend([false, true].map(|layer| vector::norm(layer, target)));
     kernels.extend(Activation::ALL.map(|activation| vector::act(activation, target)));
     kernels.extend([vector::add_position(target), experts::act(target)]);
-    kernels.extend(Format::ALL.map(|format| vector::embed(format, target)));
-    kernels.extend(Format::ALL.map(|format| experts::scores(format, target)));
+    kernels.extend(Format::WITHOUT_CODEBOOK.map(|format| vector::embed(format, target)));
+    kernels.extend(Format::WITHOUT_CODEBOOK.map(|format| experts::scores(format, target)));
     for kv in CacheType::ALL {
         kernels.push(vector::rope(kv, target));
         for limited in [false, true] {
@@ -39,14 +39,23 @@ pub(crate) fn vectors(target: Target) -> Vec<Kernel> {
     kernels
 }
 
-/// The products of every format.
-pub(crate) fn products(target: Target) -> Vec<Kernel> {
-    let of_format = |format| product::SIZES.map(|size| product::kernel(format, size, target));
-    Format::ALL.into_iter().flat_map(of_format).collect()
+/// The products of `formats`.
+pub(crate) fn products(formats: &[Format], target: Target) -> Vec<Kernel> {
+    let of_format = |format: &Format| product::SIZES.map(|size| product::kernel(*format, size, target));
+    formats.iter().flat_map(of_format).collect()
 }
 
-/// The products of experts of every format.
-pub(crate) fn experts_products(target: Target) -> Vec<Kernel> {
-    let of_format = |format| product::SIZES.map(|size| product::experts(format, size, target));
-    Format::ALL.into_iter().flat_map(of_format).collect()
+/// The products of experts of `formats`.
+pub(crate) fn experts_products(formats: &[Format], target: Target) -> Vec<Kernel> {
+    let of_format = |format: &Format| product::SIZES.map(|size| product::experts(*format, size, target));
+    formats.iter().flat_map(of_format).collect()
+}
+
+/// The kernels of formats with a codebook, in a module of their own.
+pub(crate) fn with_codebook(target: Target) -> Vec<Kernel> {
+    let formats = &Format::WITH_CODEBOOK;
+    let mut kernels = products(formats, target);
+    kernels.extend(experts_products(formats, target));
+    kernels.extend(formats.map(|format| vector::embed(format, target)));
+    kernels
 }

@@ -190,7 +190,11 @@ impl<'a> Product<'a> {
         let tid = k.special(Special::TidX);
         let warp = k.shr(tid, 5);
         let meeting = Meeting::new(k, self.columns);
-        let raw = self.format.is_quantized().then(|| Raw::new(k, self.format));
+        let book = self.format.shared_book(k, tid, THREADS);
+        if book.is_some() {
+            k.sync_threads();
+        }
+        let raw = self.format.is_quantized().then(|| Raw::new(k, self.format, book));
         let sums = self.sums();
         let (row, tile) = (k.var(k.special(Special::CtaidX)), k.var(k.add(begin, warp)));
         // The first weights are on their way before the columns are there.

@@ -3,19 +3,20 @@
 //!
 //! Types with a scale per 256 values become integers, which f16 holds (those of Q6_K past 2048 lose one bit),
 //! and the scale is applied to the sums. Those of Q2_K have their minimum subtracted, of which scale and minimum
-//! are numbers to the larger of the block's two scales, rounded to f16. Types with a scale per 32 values, and
+//! are numbers to the larger of the block's two scales, rounded to f16. Those of types with a codebook are exact.
+//! Types with a scale per 32 values, and
 //! numbers, are rounded to f16.
 
 use half::f16;
-use ptxgen::{Cache, F16x2, Global, Kernel, Pointer, Reg};
+use ptxgen::{Cache, F16x2, Global, Kernel, Pointer, Reg, Shared};
 
-use crate::kernels::format::Format;
+use crate::kernels::format::{Format, Packed};
 
 /// 1024 as f16: its last bits are a byte's.
 const BYTE_BASE: u32 = 0x6464_6464;
 
-/// A tile as it is stored, in registers.
-pub(super) struct Raw(Vec<Reg<u32>>);
+/// A tile as it is stored, in registers, and the type's codebook.
+pub(super) struct Raw(Vec<Reg<u32>>, Option<Pointer<Shared, u32>>);
 
 /// Factors of a row's sums of a tile.
 pub(super) struct Supers {
@@ -47,15 +48,15 @@ fn low_half(k: &Kernel, word: Reg<u32>) -> Reg<f32> {
 
 impl Raw {
     /// Registers for a tile of a quantized type.
-    pub fn new(k: &Kernel, format: Format) -> Self {
+    pub fn new(k: &Kernel, format: Format, book: Option<Pointer<Shared, u32>>) -> Self {
         let words: u32 =
             format.sections().iter().flat_map(|s| s.lane_pieces()).map(|(_, bytes)| bytes.div_ceil(4)).sum();
-        Self((0..words).map(|_| k.var(0u32)).collect())
+        Self((0..words).map(|_| k.var(0u32)).collect(), book)
     }
 
     /// A copy in registers of its own.
     pub fn copied(&self, k: &Kernel) -> Self {
-        Self(self.0.iter().map(|word| k.var(*word)).collect())
+        Self(self.0.iter().map(|word| k.var(*word)).collect(), self.1)
     }
 
     /// Loads the lane's part of the tile at `tile`.
@@ -99,8 +100,13 @@ impl Raw {
         (h, s, piece): (usize, usize, usize),
         lane: Reg<u32>,
     ) -> [[Reg<F16x2>; 2]; 2] {
-        let quads = format.lane_quads(k, &self.0, h, s);
-        let quads = [quads[2 * piece], quads[2 * piece + 1]];
+        let quads = match format.has_codebook() {
+            true => format.coded(k, &self.unit(k, format, (h, s), lane), piece as u32),
+            false => {
+                let quads = format.lane_quads(k, &self.0, (h, s), None);
+                [quads[2 * piece], quads[2 * piece + 1]]
+            }
+        };
         let signed = !format.has_minimum();
         let pairs = |word: Reg<u32>| {
             let bytes = if signed { k.xor(word, 0x8080_8080u32) } else { word };
@@ -141,6 +147,13 @@ impl Raw {
                 let whole = |pair: Reg<F16x2>| k.add(pair, twice(k, -base));
                 quads.map(|word| pairs(word).map(|pair| k.mad::<F16x2>(whole(pair), scale, least)))
             }
+            _ if format.has_codebook() => {
+                // Integers times their scales are whole numbers below 2048.
+                let scale = format.coded_scales(k, &self.unit(k, format, (h, s), lane))[piece / 2];
+                let scale = k.add(pair(k, scale, 0, 0), twice(k, -1024.0));
+                let bias = k.mul(scale, twice(k, -base));
+                quads.map(|word| fused(pairs(word), scale, bias))
+            }
             _ => {
                 let scale = half_twice(k, self.0[if format == Format::Q8_0 { 32 } else { 16 } + h], s as u32);
                 let integers = |word: Reg<u32>| {
@@ -150,6 +163,12 @@ impl Raw {
                 quads.map(|word| integers(word).map(|pair| k.mul(pair, scale)))
             }
         }
+    }
+
+    /// Unit `t + 4s` of row `g + 8h` of a type with a codebook.
+    fn unit(&self, k: &Kernel, format: Format, (h, s): (usize, usize), lane: Reg<u32>) -> Packed {
+        let unit = k.add(k.and(lane, 3), 4 * s as u32);
+        Packed { words: format.lane_words(k, &self.0, h, s), unit, book: self.1 }
     }
 
     /// The minima of units t and t + 4 of both rows, as a left factor for the sums of the columns' units,
@@ -185,6 +204,11 @@ impl Raw {
                 Supers { all, least }
             }
             Format::Q2K => Supers { all: Some(self.two_supers(k, h).0), least: None },
+            _ if format.has_codebook() => {
+                let unit = Packed { words: format.lane_words(k, &self.0, h, 0), unit: self.0[0], book: None };
+                let all = k.mul(low_half(k, format.coded_super(k, &unit)), 1.0 / format.raised());
+                Supers { all: Some(all), least: None }
+            }
             _ => Supers { all: None, least: None },
         }
     }

@@ -23,7 +23,7 @@ pub const NAME: &str = "mixture";
 
 /// All of them.
 pub(crate) fn kernels() -> Vec<Kernel> {
-    let mut kernels: Vec<Kernel> = Format::ALL.into_iter().map(scores::kernel).collect();
+    let mut kernels: Vec<Kernel> = Format::WITHOUT_CODEBOOK.into_iter().map(scores::kernel).collect();
     kernels.extend([route(), gather::kernel(), combine::kernel()]);
     let of_tile = |tile| Output::ALL.map(|output| product::kernel(tile, output));
     kernels.extend(product::TILES.into_iter().flat_map(of_tile));

@@ -3,6 +3,7 @@
 use ptxgen::{Element, Global, Kernel, Mbarrier, Pointer, Poll, Pred, Reg, Shared, Special, Target};
 
 use crate::kernels::cache::PAGE;
+use crate::kernels::format::Format;
 use crate::kernels::stream::layout::CONSUMERS;
 use crate::kernels::stream::record::{MAX_SEGMENTS, WORDS, at, segment};
 use crate::kernels::stream::sync::{MARKS, PACKET_BYTES};
@@ -51,6 +52,8 @@ pub(super) struct Stream<'a> {
     pub inputs: Pointer<Shared, u8>,
     /// Zeros that lanes without an input read.
     pub zeros: Pointer<Shared, u8>,
+    /// The codebooks of the types that have one.
+    pub books: Vec<(Format, Pointer<Shared, u32>)>,
     /// The gate's sums.
     pub held: Pointer<Shared, f32>,
     /// Results of attention per warp, and a word.

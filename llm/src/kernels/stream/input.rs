@@ -38,7 +38,9 @@ impl Stream<'_> {
                     || {
                         let two = || self.prepare_columns::<{ 2 * PACKETS }, 2>(squares, None);
                         // In sm_90 code for all types four columns take too many registers.
-                        if self.target < Target::Sm90 || self.variant.formats.len() < Format::ALL.len() {
+                        if self.target < Target::Sm90
+                            || self.variant.formats.len() < Format::WITHOUT_CODEBOOK.len()
+                        {
                             k.if_else(self.is_set(NORM), two, || self.prepare_plain());
                         } else {
                             two();

@@ -5,6 +5,7 @@ use ptxgen::{
     kernel_params,
 };
 
+use crate::kernels::format::Format;
 use crate::kernels::state::TOKENS_AT;
 use crate::kernels::stream::block::{Place, Ring, Stream, Sums, own};
 use crate::kernels::stream::layout::{
@@ -79,6 +80,8 @@ pub(crate) fn kernel(target: Target, variant: &Variant) -> Kernel {
         }
     });
     store_known(&k, tid, known, (p.state, p.sync));
+    let book = |format: &Format| Some((*format, format.shared_book(&k, tid, THREADS)?));
+    let books = variant.formats.iter().filter_map(book).collect();
     k.sync_threads();
 
     let index = k.var(p.first);
@@ -99,6 +102,7 @@ pub(crate) fn kernel(target: Target, variant: &Variant) -> Kernel {
         sums,
         inputs: k.at(dynamic, p.inputs),
         zeros: zeros.cast(),
+        books,
         held: k.at(dynamic, p.held).cast(),
         scratch: k.at(dynamic, p.scratch).cast(),
         last: one,

@@ -149,7 +149,8 @@ impl Stream<'_> {
 
 /// The product of a lane's values of a row with the input.
 fn dot(k: &Kernel, format: Format, row: &[[Reg<u32>; 4]], runs: &[Run]) -> Reg<f32> {
-    let values = row.iter().map(|words| Packed { words: words.to_vec(), unit: runs[0].first.reg() });
+    let values =
+        row.iter().map(|words| Packed { words: words.to_vec(), unit: runs[0].first.reg(), book: None });
     let values = values.flat_map(|packed| format.weights(k, &packed).concat());
     let pairs = values.zip(runs.iter().flat_map(|run| run.x.iter().copied()));
     let mut sum = None;

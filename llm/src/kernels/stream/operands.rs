@@ -7,7 +7,7 @@
 use half::f16;
 use ptxgen::{F16x2, Reg};
 
-use crate::kernels::format::Format;
+use crate::kernels::format::{Format, Packed};
 use crate::kernels::stream::block::Stream;
 
 /// Words of a unit.
@@ -45,7 +45,8 @@ pub(super) struct Column {
 impl Stream<'_> {
     /// Unpacks the words that [`Format::load_lane`] loaded.
     pub(super) fn quads(&self, format: Format, raw: &[Reg<u32>; RAW]) -> Quads {
-        [0, 1].map(|h| [0, 1].map(|s| format.lane_quads(self.k, raw, h, s)))
+        let book = self.books.iter().find(|(of, _)| *of == format).map(|(_, book)| *book);
+        [0, 1].map(|h| [0, 1].map(|s| format.lane_quads(self.k, raw, (h, s), book)))
     }
 
     /// The scales that [`Format::load_lane`] loaded, in as few registers as they fit, per row.
@@ -64,6 +65,15 @@ impl Stream<'_> {
             }
             Format::Q2K => vec![k.var(raw[8 + h]), k.var(raw[10 + h])],
             Format::F32 | Format::F16 | Format::Bf16 => vec![],
+            _ => {
+                // Two nibbles of each unit in a byte.
+                let units = [0, 1].map(|s| {
+                    let unit = k.add(k.and(self.lane, 3), 4 * s as u32);
+                    Packed { words: format.lane_words(k, raw, h, s), unit, book: None }
+                });
+                let [low, high] = units.each_ref().map(|unit| format.coded_nibbles(k, unit));
+                vec![k.or(low, k.shl(high, 8)), k.var(format.coded_super(k, &units[0]))]
+            }
         })
     }
 
@@ -95,6 +105,11 @@ impl Stream<'_> {
                 let [all, least] = pair(packed[1]);
                 let integers = [0u32, 8, 16, 24].map(nibble);
                 Scales::SixteenthMinima { integers, minima: [4u32, 12, 20, 28].map(nibble), all, least }
+            }
+            _ if format.has_codebook() => {
+                let odd = |at: u32| k.mad(k.bfe(packed[0], at, 4u32), 2u32, 1u32);
+                let integers = [0, 4, 8, 12].map(|at| k.bits::<u32, i32>(odd(at)));
+                Scales::Sixteenths { integers, all: pair(packed[1])[0] }
             }
             _ => Scales::Units(pair(packed[0])),
         }

@@ -27,21 +27,37 @@ const fn gated(module: &'static str, formats: &'static [Format]) -> Variant {
     Variant { module, formats, style: Style::Gated }
 }
 
-/// All kernels; the last one of each style takes every type.
-pub const VARIANTS: [Variant; 6] = [
+/// The types with a codebook, and those that files mix them with.
+const WITH_CODEBOOK: [Format; 11] = [
+    Format::Q8_0,
+    Format::Q4K,
+    Format::Q5K,
+    Format::Q6K,
+    Format::Q2K,
+    Format::Iq2Xxs,
+    Format::Iq2Xs,
+    Format::Iq2S,
+    Format::Iq3Xxs,
+    Format::Iq3S,
+    Format::Iq1M,
+];
+
+/// All kernels.
+pub const VARIANTS: [Variant; 7] = [
     gated("stream_q6_k", &[Format::Q6K]),
     gated("stream_q4_k", &[Format::Q4K, Format::Q6K]),
     gated("stream_q8_0", &[Format::Q8_0]),
     gated("stream_f16", &[Format::F16]),
-    gated("stream", &Format::ALL),
-    Variant { module: "stream_plain", formats: &Format::ALL, style: Style::Plain },
+    gated("stream", &Format::WITHOUT_CODEBOOK),
+    gated("stream_codebook", &WITH_CODEBOOK),
+    Variant { module: "stream_plain", formats: &Format::WITHOUT_CODEBOOK, style: Style::Plain },
 ];
 
 impl Variant {
-    /// The first kernel for layers of `style` that takes all of `formats`.
-    pub fn of(style: Style, formats: &[Format]) -> &'static Self {
-        let takes = |v: &&Self| v.style == style && formats.iter().all(|f| v.formats.contains(f));
-        VARIANTS.iter().find(takes).unwrap_or(&VARIANTS[VARIANTS.len() - 1])
+    /// The first kernel for layers of `style` that takes all of `formats`; `None` if some have a codebook, and
+    /// layers are plain or others are numbers or Q4_0.
+    pub fn of(style: Style, formats: &[Format]) -> Option<&'static Self> {
+        VARIANTS.iter().find(|v| v.style == style && formats.iter().all(|f| v.formats.contains(f)))
     }
 
     /// The quantized types.
@@ -66,7 +82,8 @@ mod tests {
 
     #[test]
     fn a_model_gets_the_kernel_for_the_fewest_types() {
-        let of = |formats: &[Format]| Variant::of(Style::Gated, formats).module;
+        let of_style = |style: Style, formats: &[Format]| Variant::of(style, formats).map(|v| v.module);
+        let of = |formats: &[Format]| of_style(Style::Gated, formats).unwrap_or_default();
         assert_eq!(of(&[Format::Q6K, Format::Q6K]), "stream_q6_k");
         assert_eq!(of(&[Format::Q6K, Format::Q4K]), "stream_q4_k");
         assert_eq!(of(&[Format::Q4K]), "stream_q4_k");
@@ -74,8 +91,13 @@ mod tests {
         assert_eq!(of(&[Format::F16]), "stream_f16");
         assert_eq!(of(&[Format::F16, Format::Q8_0]), "stream");
         assert_eq!(of(&[Format::Q5K, Format::Q6K]), "stream");
-        for format in Format::ALL {
-            assert_eq!(Variant::of(Style::Plain, &[format]).module, "stream_plain");
+        for format in Format::WITHOUT_CODEBOOK {
+            assert_eq!(of_style(Style::Plain, &[format]), Some("stream_plain"));
+        }
+        for format in Format::WITH_CODEBOOK {
+            assert_eq!(of(&[Format::Q4K, format, Format::Q2K]), "stream_codebook");
+            assert_eq!(of_style(Style::Gated, &[Format::F16, format]), None);
+            assert_eq!(of_style(Style::Plain, &[format]), None);
         }
     }
 }
