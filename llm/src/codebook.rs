@@ -144,7 +144,7 @@ pub(crate) fn iq1_m_of_iq1_s(block: &[u8]) -> [u8; 56] {
         let word = word(block, 34 + 2 * group);
         let high = (0..4).fold(0, |all, i| all | (word >> (3 * i) & 7 | word >> 15 << 3) << (4 * i));
         wider[32 + 2 * group..][..2].copy_from_slice(&high.to_le_bytes());
-        let scales = (word >> 12 & 7) * 0b1001 << (6 * (group % 2));
+        let scales = ((word >> 12 & 7) * 0b1001) << (6 * (group % 2));
         let at = 48 + group / 2 * 2;
         let own = u16::from_le_bytes([wider[at], wider[at + 1]]) | scales;
         wider[at..at + 2].copy_from_slice(&own.to_le_bytes());

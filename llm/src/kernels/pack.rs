@@ -383,30 +383,25 @@ mod tests {
         packed
     }
 
-    fn quantized() -> impl Strategy<Value = Format> {
-        let formats: Vec<Format> = Format::ALL.into_iter().filter(|f| f.is_quantized()).collect();
-        prop::sample::select(formats)
-    }
-
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(16))]
+        #![proptest_config(ProptestConfig::with_cases(8))]
 
         #[test]
-        fn every_value_has_its_place(
-            rows in 1..40usize, blocks in 1..80u32, seed: u64, format in quantized(),
-        ) {
-            let cols = (blocks * 32).next_multiple_of(format.block());
-            let bytes = rows * format.ty().bytes_for(cols.into()).expect("whole blocks") as usize;
-            let mut state = seed | 1;
-            let rows: Vec<u8> = std::iter::repeat_with(|| {
-                state ^= state << 13;
-                state ^= state >> 7;
-                state ^= state << 17;
-                (state >> 32) as u8
-            }).take(bytes).collect();
-            let mut packed = vec![7];
-            pack(format, cols, &rows, &mut packed);
-            prop_assert!(packed[1..] == slowly(format, cols, &rows));
+        fn every_value_has_its_place(rows in 1..40usize, blocks in 1..40u32, seed: u64) {
+            for format in Format::ALL.into_iter().filter(|f| f.is_quantized()) {
+                let cols = (blocks * 32).next_multiple_of(format.block());
+                let bytes = rows * format.ty().bytes_for(cols.into()).expect("whole blocks") as usize;
+                let mut state = seed | 1;
+                let rows: Vec<u8> = std::iter::repeat_with(|| {
+                    state ^= state << 13;
+                    state ^= state >> 7;
+                    state ^= state << 17;
+                    (state >> 32) as u8
+                }).take(bytes).collect();
+                let mut packed = vec![7];
+                pack(format, cols, &rows, &mut packed);
+                prop_assert!(packed[1..] == slowly(format, cols, &rows), "{format:?}");
+            }
         }
     }
 
