@@ -200,6 +200,11 @@ static void waits(hcq_device *device, hcq_device *another, hcq_queue *queue, hcq
     OK(hcq_point_is_done(point, &done));
     if (done)
         bad++;
+    EXPECT(HCQ_ERROR_QUEUE_TIMEOUT, hcq_buffer_wait(gate, 0));
+    EXPECT(HCQ_ERROR_VALUE, hcq_buffer_wait(gate, -1));
+    EXPECT(HCQ_ERROR_HANDLE_NULL, hcq_buffer_wait(NULL, 0));
+    EXPECT(HCQ_ERROR_VALUE, hcq_queue_set_patience(queue, -1));
+    OK(hcq_queue_set_patience(queue, SECONDS));
     EXPECT(HCQ_ERROR_NOT_TAKEN, hcq_timestamp_ns(time, &ns));
     EXPECT(HCQ_ERROR_NOT_TAKEN, hcq_timestamp_elapsed(time, time, &between));
     EXPECT(HCQ_ERROR_FOREIGN_DEVICE, hcq_queue_wait_for(other, point));
