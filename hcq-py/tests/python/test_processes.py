@@ -220,7 +220,7 @@ handled = []
 signal.signal(signal.SIGALRM, lambda *_: handled.append(queue.timestamp()))
 for wait in WAITS.strip().splitlines():
     signal.setitimer(signal.ITIMER_REAL, 0.05)
-    threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT]).start()
+    threading.Timer(0.1, os.kill, [os.getpid(), signal.SIGINT]).start()
     began = time.monotonic()
     try:
         eval(wait)
