@@ -105,7 +105,7 @@ start llm-demo completions zsh >"$stage/share/zsh/site-functions/_llm-demo"
 start llm-demo completions fish >"$stage/share/fish/vendor_completions.d/llm-demo.fish"
 examples=$stage/share/doc/$name/examples
 mkdir -p "$examples/kernels"
-install -m 644 hcq-c/examples/*.c hcq-c/examples/*.cpp hcq-c/examples/*.h "$examples"
+install -m 644 hcq-c/examples/*.c hcq-c/examples/*.cpp hcq-c/examples/*.h hcq-c/examples/tsan.supp "$examples"
 install -m 644 hcq/examples/kernels/*.ptx hcq/examples/kernels/*.cubin "$examples/kernels"
 install -D -m 644 -t "$examples/kernels/ptxgen" hcq/examples/kernels/ptxgen/*.cubin
 # Names in order, no user, the commit's time, one thread: what would differ from machine to machine.

@@ -150,11 +150,11 @@ typedef enum hcq_status {
   HCQ_ERROR_LAUNCH_BLOCK_SHAPE,
   // The kernel has no `griddepcontrol.wait`.
   HCQ_ERROR_LAUNCH_NO_GRID_WAIT,
-  // The arguments have another size than the kernel's parameters.
+  // The arguments have another size than the parameters of a kernel whose cubin does not list them.
   HCQ_ERROR_LAUNCH_ARGUMENTS,
   // The launch has no such argument to patch.
   HCQ_ERROR_LAUNCH_NO_ARGUMENT,
-  // An argument has another width than the one that it replaces.
+  // An argument has another width than its parameter, or than the one that it replaces.
   HCQ_ERROR_LAUNCH_ARGUMENT_WIDTH,
   // An argument's alignment is no power of two up to 4096.
   HCQ_ERROR_LAUNCH_ALIGNMENT,
@@ -164,6 +164,10 @@ typedef enum hcq_status {
   HCQ_ERROR_LAUNCH_NOT_A_LAUNCH,
   // The node belongs to another graph.
   HCQ_ERROR_LAUNCH_FOREIGN_NODE,
+  // The kernel has more parameters than there are arguments, or fewer.
+  HCQ_ERROR_LAUNCH_ARGUMENT_COUNT,
+  // An argument lies at another place than its parameter, as it has another alignment.
+  HCQ_ERROR_LAUNCH_ARGUMENT_PLACE,
   // The driver lets the device have no more queues.
   HCQ_ERROR_QUEUE_TOO_MANY = 600,
   // A queue of this kind cannot do that.
@@ -255,6 +259,9 @@ typedef enum hcq_occupancy_limit {
 } hcq_occupancy_limit;
 
 // The arguments of a launch, in order, each at its natural alignment. One thread uses a list at a time.
+//
+// A launch compares each with the parameter of its number, by size and place, where the cubin lists them. One
+// argument with the bytes of all parameters, a struct that a program has packed, is taken for all of them.
 //
 // A call that adds an argument and fails makes each launch with the list fail in the same way, until the list is
 // cleared: it is enough to look at the launch's status.
@@ -352,6 +359,9 @@ typedef struct hcq_options {
   int32_t gpu_cache;
   // Whether dependent launches follow each other inside the GPU's scheduler.
   int32_t chain_launches;
+  // How often the device's work appears on a Jetson's run list: 0 low, 1 medium, 2 high, or -1 for the driver's,
+  // which is low. Refused on the desktop driver, which has no such levels.
+  int32_t interleave;
 } hcq_options;
 
 // A device's description.
@@ -593,10 +603,16 @@ enum hcq_status hcq_buffer_read(const struct hcq_buffer *buffer,
                                 void *data,
                                 size_t len);
 
+// Waits until the last submissions that name a buffer have completed, at most `timeout_ns`, which is not negative: after
+// that the memory of `hcq_buffer_host_pointer` may be touched. Work that was recorded and not submitted is not waited
+// for. `HCQ_ERROR_QUEUE_TIMEOUT` where it was not done in time.
+enum hcq_status hcq_buffer_wait(const struct hcq_buffer *buffer,
+                                int64_t timeout_ns);
+
 // The CPU's address of a buffer of `hcq_buffer_alloc_host`; `NULL` for another one.
 //
 // It stays until the buffer's handle is freed. Nothing orders accesses through it: wait for the submissions
-// that use the buffer before, and make them after. The checks of the software ga10b do not see them.
+// that use the buffer before (`hcq_buffer_wait`), and make them after. The checks of the software ga10b do not see them.
 enum hcq_status hcq_buffer_host_pointer(const struct hcq_buffer *buffer,
                                         void **pointer);
 
@@ -662,7 +678,7 @@ enum hcq_status hcq_args_new(struct hcq_args **args);
 // Frees a list of arguments; launches that were recorded with it stay as they are. `NULL` is no error.
 enum hcq_status hcq_args_free(struct hcq_args *args);
 
-// Empties a list of arguments.
+// Empties a list of arguments, which keeps its memory: a loop that fills one again allocates nothing.
 enum hcq_status hcq_args_clear(struct hcq_args *args);
 
 // Adds the address of a buffer, which stays as long as the list and what is launched with it.
@@ -724,8 +740,8 @@ enum hcq_status hcq_timestamp_free(struct hcq_timestamp *timestamp);
 enum hcq_status hcq_timestamp_ns(const struct hcq_timestamp *timestamp,
                                  uint64_t *ns);
 
-// Nanoseconds from one timestamp of a device to another, negative where `end` was taken first. That they are of one
-// device is not checked.
+// Nanoseconds from one timestamp of a device to another, of any of its queues; negative where `end` was taken first.
+// `HCQ_ERROR_FOREIGN_DEVICE` for timestamps of two devices, which have clocks of their own.
 enum hcq_status hcq_timestamp_elapsed(const struct hcq_timestamp *begin,
                                       const struct hcq_timestamp *end,
                                       int64_t *ns);
@@ -808,6 +824,12 @@ enum hcq_status hcq_queue_open_copy(const struct hcq_device *device, struct hcq_
 // default). Work that does not end is stopped then, and with it all queues of the device: later calls are
 // `HCQ_ERROR_LOST`. `NULL` is no error.
 enum hcq_status hcq_queue_free(struct hcq_queue *queue);
+
+// Sets how long the calls of a queue wait for room in its rings, in place of the device's patience. A call that ends
+// with `HCQ_ERROR_QUEUE_TIMEOUT` has recorded and handed over nothing new, and may be made again. `hcq_queue_free`
+// still takes the device's patience.
+enum hcq_status hcq_queue_set_patience(struct hcq_queue *queue,
+                                       int64_t patience_ns);
 
 // Records a launch. `args` may be `NULL` for none. Launches without a barrier between them may overlap.
 //

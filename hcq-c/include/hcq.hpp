@@ -21,7 +21,9 @@
 #include <hcq.h>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -142,6 +144,8 @@ public:
         check(hcq_buffer_host_pointer(get(), &pointer));
         return pointer;
     }
+    // Waits for the submissions that name the buffer, before the memory of host_pointer is touched.
+    void wait(std::chrono::nanoseconds timeout) const { check(hcq_buffer_wait(get(), timeout.count())); }
     void set_name(const std::string &name) const { check(hcq_buffer_set_name(get(), name.c_str())); }
     buffer_at at(std::uint64_t offset) const noexcept { return {get(), offset}; }
 
@@ -150,12 +154,18 @@ public:
         static_assert(std::is_trivially_copyable_v<T>, "bytes are copied");
         check(hcq_buffer_write(get(), offset, values, bytes_of<T>(count)));
     }
-    template <class T> void write(const std::vector<T> &values, std::uint64_t offset = 0) const {
-        write(values.data(), values.size(), offset);
+    // All of std::vector, std::array, std::span, and of an array, which has a count of its own before an offset.
+    template <class C, class = decltype(std::data(std::declval<const C &>()))>
+    void write(const C &values, std::uint64_t offset = 0) const {
+        write(std::data(values), std::size(values), offset);
     }
     template <class T> void read(T *values, std::size_t count, std::uint64_t offset = 0) const {
         static_assert(std::is_trivially_copyable_v<T>, "bytes are copied");
         check(hcq_buffer_read(get(), offset, values, bytes_of<T>(count)));
+    }
+    template <class C, class = decltype(std::data(std::declval<C &>()))>
+    void read(C &&values, std::uint64_t offset = 0) const {
+        read(std::data(values), std::size(values), offset);
     }
     template <class T> std::vector<T> read(std::size_t count, std::uint64_t offset = 0) const {
         std::vector<T> values(count);
@@ -177,6 +187,9 @@ public:
         check(hcq_args_new(out()));
         (add(values), ...);
     }
+
+    // Leaves none, and keeps the memory: a loop that fills the list again allocates nothing.
+    args &clear() { return added(hcq_args_clear(get())); }
 
     args &add(const buffer &value) { return added(hcq_args_buffer(get(), value.get())); }
     args &add(buffer_at value) { return added(hcq_args_buffer_at(get(), value.handle, value.offset)); }
@@ -341,6 +354,9 @@ class queue : public owner<hcq_queue, hcq_queue_free> {
 public:
     using owner::owner;
 
+    // How long calls wait for room in the queue's rings, in place of the device's patience.
+    void set_patience(std::chrono::nanoseconds patience) { check(hcq_queue_set_patience(get(), patience.count())); }
+
     // The kernel's arguments decide what it reads and writes.
     void launch(const kernel &kernel, const shape &shape, const args &args) {
         check(hcq_queue_launch(get(), kernel.get(), &shape, args.get()));
@@ -376,6 +392,8 @@ class device : public owner<hcq_device, hcq_device_free> {
 public:
     // What HCQ_DEVICE says, else the first that opens.
     device() { check(hcq_device_open(nullptr, nullptr, out())); }
+    // None: for a member that gets one later.
+    explicit device(std::nullptr_t) noexcept {}
     explicit device(const std::string &name) { check(hcq_device_open(name.c_str(), nullptr, out())); }
     device(const std::string &name, const options &options) { check(hcq_device_open(name.c_str(), &options, out())); }
 

@@ -14,6 +14,9 @@ use crate::status::hcq_status;
 
 /// The arguments of a launch, in order, each at its natural alignment. One thread uses a list at a time.
 ///
+/// A launch compares each with the parameter of its number, by size and place, where the cubin lists them. One
+/// argument with the bytes of all parameters, a struct that a program has packed, is taken for all of them.
+///
 /// A call that adds an argument and fails makes each launch with the list fail in the same way, until the list is
 /// cleared: it is enough to look at the launch's status.
 #[allow(non_camel_case_types, reason = "the name is that of the header")]
@@ -82,11 +85,14 @@ pub extern "C" fn hcq_args_free(args: *mut hcq_args) -> hcq_status {
     free(args)
 }
 
-/// Empties a list of arguments.
+/// Empties a list of arguments, which keeps its memory: a loop that fills one again allocates nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn hcq_args_clear(args: *mut hcq_args) -> hcq_status {
     call(|| {
-        *exclusive(&*get(args)?, "list of arguments")? = List::default();
+        let list = get(args)?;
+        let mut list = exclusive(&list, "list of arguments")?;
+        list.args.clear();
+        list.failed = None;
         Ok(())
     })
 }

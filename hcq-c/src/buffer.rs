@@ -5,7 +5,7 @@ use std::ptr;
 
 use hcq::{Buffer, GpuVa};
 
-use crate::call::{bytes, call, put, room, text};
+use crate::call::{bytes, call, deadline, put, room, text};
 use crate::device::hcq_device;
 use crate::failure::Failure;
 use crate::handle::{Handle, free, get, hand_out};
@@ -132,10 +132,21 @@ pub unsafe extern "C" fn hcq_buffer_read(
     })
 }
 
+/// Waits until the last submissions that name a buffer have completed, at most `timeout_ns`, which is not negative: after
+/// that the memory of `hcq_buffer_host_pointer` may be touched. Work that was recorded and not submitted is not waited
+/// for. `HCQ_ERROR_QUEUE_TIMEOUT` where it was not done in time.
+#[unsafe(no_mangle)]
+pub extern "C" fn hcq_buffer_wait(buffer: *const hcq_buffer, timeout_ns: i64) -> hcq_status {
+    call(|| {
+        let buffer = get(buffer)?;
+        Ok(buffer.wait(deadline(timeout_ns)?)?)
+    })
+}
+
 /// The CPU's address of a buffer of `hcq_buffer_alloc_host`; `NULL` for another one.
 ///
 /// It stays until the buffer's handle is freed. Nothing orders accesses through it: wait for the submissions
-/// that use the buffer before, and make them after. The checks of the software ga10b do not see them.
+/// that use the buffer before (`hcq_buffer_wait`), and make them after. The checks of the software ga10b do not see them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hcq_buffer_host_pointer(
     buffer: *const hcq_buffer,

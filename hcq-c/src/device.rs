@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 use std::time::{Duration, Instant};
 
-use hcq::{BackendKind, Device, DeviceOptions, GpuCache, Preemption, Selector};
+use hcq::{BackendKind, Device, DeviceOptions, GpuCache, Interleave, Preemption, Selector};
 use nix::time::{ClockId, clock_gettime};
 
 use crate::call::{call, get as read, put, put_sized, room, text};
@@ -108,6 +108,9 @@ pub struct hcq_options {
     pub gpu_cache: i32,
     /// Whether dependent launches follow each other inside the GPU's scheduler.
     pub chain_launches: i32,
+    /// How often the device's work appears on a Jetson's run list: 0 low, 1 medium, 2 high, or -1 for the driver's,
+    /// which is low. Refused on the desktop driver, which has no such levels.
+    pub interleave: i32,
 }
 
 /// A mapping of a device's address space.
@@ -176,6 +179,13 @@ unsafe fn device_options(options: &hcq_options) -> Result<DeviceOptions, Failure
         true => GpuCache::Keep,
         false => GpuCache::Bypass,
     });
+    to.interleave = match options.interleave {
+        -1 => None,
+        0 => Some(Interleave::Low),
+        1 => Some(Interleave::Medium),
+        2 => Some(Interleave::High),
+        level => return Err(Failure::value(format!("interleave is {level}: expected 0, 1, 2 or -1"))),
+    };
     to.chain_launches = choice(options.chain_launches, "chain_launches")?.unwrap_or(to.chain_launches);
     if !options.profile.is_null() {
         // SAFETY: the caller's promise.
@@ -203,6 +213,7 @@ pub unsafe extern "C" fn hcq_options_init(options: *mut hcq_options, size: usize
             conservative: -1,
             gpu_cache: -1,
             chain_launches: i32::from(default.chain_launches),
+            interleave: -1,
         };
         // SAFETY: the caller's promise.
         unsafe { put_sized(options, size, "options", &value) }

@@ -70,8 +70,7 @@ pub extern "C" fn hcq_timestamp_free(timestamp: *mut hcq_timestamp) -> hcq_statu
     free(timestamp)
 }
 
-fn taken(timestamp: *const hcq_timestamp) -> Result<u64, Failure> {
-    let time = get(timestamp)?.ns();
+fn taken<T>(time: Option<T>) -> Result<T, Failure> {
     time.ok_or_else(|| {
         Failure::new(
             hcq_status::HCQ_ERROR_NOT_TAKEN,
@@ -85,11 +84,11 @@ fn taken(timestamp: *const hcq_timestamp) -> Result<u64, Failure> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hcq_timestamp_ns(timestamp: *const hcq_timestamp, ns: *mut u64) -> hcq_status {
     // SAFETY: the caller's promise.
-    call(|| unsafe { put(ns, "ns", taken(timestamp)?) })
+    call(|| unsafe { put(ns, "ns", taken(get(timestamp)?.ns())?) })
 }
 
-/// Nanoseconds from one timestamp of a device to another, negative where `end` was taken first. That they are of one
-/// device is not checked.
+/// Nanoseconds from one timestamp of a device to another, of any of its queues; negative where `end` was taken first.
+/// `HCQ_ERROR_FOREIGN_DEVICE` for timestamps of two devices, which have clocks of their own.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hcq_timestamp_elapsed(
     begin: *const hcq_timestamp,
@@ -97,8 +96,8 @@ pub unsafe extern "C" fn hcq_timestamp_elapsed(
     ns: *mut i64,
 ) -> hcq_status {
     call(|| {
-        let (begin, end) = (taken(begin)?, taken(end)?);
+        let (begin, end) = (get(begin)?, get(end)?);
         // SAFETY: the caller's promise.
-        unsafe { put(ns, "ns", end.wrapping_sub(begin).cast_signed()) }
+        unsafe { put(ns, "ns", taken(end.since(&begin)?)?) }
     })
 }

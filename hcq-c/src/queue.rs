@@ -7,7 +7,7 @@ use hcq::{Queue, SyncPoint};
 
 use crate::args::{self, hcq_args};
 use crate::buffer::hcq_buffer;
-use crate::call::{call, put};
+use crate::call::{call, deadline, put};
 use crate::device::hcq_device;
 use crate::failure::Failure;
 use crate::graph::hcq_graph;
@@ -83,6 +83,19 @@ pub unsafe extern "C" fn hcq_queue_open_copy(
 #[unsafe(no_mangle)]
 pub extern "C" fn hcq_queue_free(queue: *mut hcq_queue) -> hcq_status {
     free(queue)
+}
+
+/// Sets how long the calls of a queue wait for room in its rings, in place of the device's patience. A call that ends
+/// with `HCQ_ERROR_QUEUE_TIMEOUT` has recorded and handed over nothing new, and may be made again. `hcq_queue_free`
+/// still takes the device's patience.
+#[unsafe(no_mangle)]
+pub extern "C" fn hcq_queue_set_patience(queue: *mut hcq_queue, patience_ns: i64) -> hcq_status {
+    call(|| {
+        with(queue, |queue| {
+            queue.set_patience(deadline(patience_ns)?);
+            Ok(())
+        })
+    })
 }
 
 /// Records a launch. `args` may be `NULL` for none. Launches without a barrier between them may overlap.

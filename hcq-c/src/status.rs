@@ -130,11 +130,11 @@ pub enum hcq_status {
     HCQ_ERROR_LAUNCH_BLOCK_SHAPE,
     /// The kernel has no `griddepcontrol.wait`.
     HCQ_ERROR_LAUNCH_NO_GRID_WAIT,
-    /// The arguments have another size than the kernel's parameters.
+    /// The arguments have another size than the parameters of a kernel whose cubin does not list them.
     HCQ_ERROR_LAUNCH_ARGUMENTS,
     /// The launch has no such argument to patch.
     HCQ_ERROR_LAUNCH_NO_ARGUMENT,
-    /// An argument has another width than the one that it replaces.
+    /// An argument has another width than its parameter, or than the one that it replaces.
     HCQ_ERROR_LAUNCH_ARGUMENT_WIDTH,
     /// An argument's alignment is no power of two up to 4096.
     HCQ_ERROR_LAUNCH_ALIGNMENT,
@@ -144,6 +144,10 @@ pub enum hcq_status {
     HCQ_ERROR_LAUNCH_NOT_A_LAUNCH,
     /// The node belongs to another graph.
     HCQ_ERROR_LAUNCH_FOREIGN_NODE,
+    /// The kernel has more parameters than there are arguments, or fewer.
+    HCQ_ERROR_LAUNCH_ARGUMENT_COUNT,
+    /// An argument lies at another place than its parameter, as it has another alignment.
+    HCQ_ERROR_LAUNCH_ARGUMENT_PLACE,
     /// The driver lets the device have no more queues.
     HCQ_ERROR_QUEUE_TOO_MANY = 600,
     /// A queue of this kind cannot do that.
@@ -199,7 +203,8 @@ names! {
     HCQ_ERROR_LAUNCH_LIMIT HCQ_ERROR_LAUNCH_BLOCK_SHAPE HCQ_ERROR_LAUNCH_NO_GRID_WAIT
     HCQ_ERROR_LAUNCH_ARGUMENTS HCQ_ERROR_LAUNCH_NO_ARGUMENT HCQ_ERROR_LAUNCH_ARGUMENT_WIDTH
     HCQ_ERROR_LAUNCH_ALIGNMENT HCQ_ERROR_LAUNCH_QMD HCQ_ERROR_LAUNCH_NOT_A_LAUNCH
-    HCQ_ERROR_LAUNCH_FOREIGN_NODE HCQ_ERROR_QUEUE_TOO_MANY HCQ_ERROR_QUEUE_WRONG_QUEUE
+    HCQ_ERROR_LAUNCH_FOREIGN_NODE HCQ_ERROR_LAUNCH_ARGUMENT_COUNT HCQ_ERROR_LAUNCH_ARGUMENT_PLACE
+    HCQ_ERROR_QUEUE_TOO_MANY HCQ_ERROR_QUEUE_WRONG_QUEUE
     HCQ_ERROR_QUEUE_RING_TOO_SMALL HCQ_ERROR_QUEUE_TIMEOUT HCQ_ERROR_QUEUE_STOPPED
     HCQ_ERROR_QUEUE_STARVED HCQ_ERROR_QUEUE_DISCARDED HCQ_ERROR_FOREIGN_DEVICE HCQ_ERROR_FORKED
     HCQ_ERROR_FAULT HCQ_ERROR_LOST
@@ -298,6 +303,8 @@ fn of_launch(error: &LaunchError) -> hcq_status {
         LaunchError::BlockShape { .. } => hcq_status::HCQ_ERROR_LAUNCH_BLOCK_SHAPE,
         LaunchError::NoGridWait { .. } => hcq_status::HCQ_ERROR_LAUNCH_NO_GRID_WAIT,
         LaunchError::Arguments { .. } => hcq_status::HCQ_ERROR_LAUNCH_ARGUMENTS,
+        LaunchError::ArgumentCount { .. } => hcq_status::HCQ_ERROR_LAUNCH_ARGUMENT_COUNT,
+        LaunchError::ArgumentPlace { .. } => hcq_status::HCQ_ERROR_LAUNCH_ARGUMENT_PLACE,
         LaunchError::NoArgument { .. } => hcq_status::HCQ_ERROR_LAUNCH_NO_ARGUMENT,
         LaunchError::ArgumentWidth { .. } => hcq_status::HCQ_ERROR_LAUNCH_ARGUMENT_WIDTH,
         LaunchError::Alignment { .. } => hcq_status::HCQ_ERROR_LAUNCH_ALIGNMENT,

@@ -12,7 +12,8 @@ use crate::failure::Failure;
 use crate::foreign::Foreign;
 use crate::memory::Buffer;
 
-/// The parameters of a kernel, and its name.
+/// The parameters of a kernel, and its name. The library compares sizes and counts; here they say how many bytes a
+/// number takes.
 #[derive(Debug)]
 pub(crate) struct Signature {
     pub kernel: String,
@@ -23,17 +24,13 @@ pub(crate) struct Signature {
 }
 
 impl Signature {
+    pub fn new(kernel: &hcq::Kernel) -> Self {
+        let parameters = kernel.parameters().to_vec();
+        Self { kernel: kernel.name().to_owned(), parameters, bytes: kernel.param_bytes() }
+    }
+
     /// The arguments of a launch.
     pub fn args(&self, values: &Bound<'_, PyTuple>) -> Result<Args, Failure> {
-        if self.has_list() && values.len() != self.parameters.len() {
-            let (count, given) = (self.parameters.len(), values.len());
-            let sizes: Vec<String> = self.parameters.iter().map(|p| p.size_bytes.to_string()).collect();
-            return Err(Failure::kind(format!(
-                "{} takes {count} arguments, of {} bytes; {given} were given",
-                self.kernel,
-                sizes.join(", ")
-            )));
-        }
         self.list(None, values)
     }
 
@@ -46,18 +43,10 @@ impl Signature {
         let mut args = Args::new();
         for (i, value) in values.iter().enumerate() {
             let index = first.unwrap_or(0).saturating_add(i);
-            let place = match (self.has_list(), self.parameters.get(index)) {
-                (false, _) => None,
-                (true, Some(parameter)) => Some(parameter),
-                (true, None) => {
-                    let count = self.parameters.len();
-                    let text = format!("{} has {count} arguments, none of number {index}", self.kernel);
-                    return Err(Failure::kind(text));
-                }
-            };
+            let place = self.parameters.get(index);
             // A launch places each parameter where the compiler did. A patch has no places before it.
             let align = |offset: u16| 1_usize << offset.trailing_zeros().min(12);
-            args = match self.value(index, place.map(|p| p.size_bytes as usize), &value)? {
+            args = match self.value(index, &value)? {
                 Value::Address(buffer, offset) => args.buffer_at(&buffer, offset),
                 Value::Bytes(bytes) => {
                     let align = match place {
@@ -71,55 +60,45 @@ impl Signature {
         Ok(args)
     }
 
-    fn has_list(&self) -> bool {
-        !self.parameters.is_empty() || self.bytes == 0
+    /// Bytes of the parameter of a number; none where there is no list. Past the end of the list those of the widest
+    /// number: the library refuses one argument too many.
+    fn size(&self, index: usize) -> Option<usize> {
+        let has_list = !self.parameters.is_empty() || self.bytes == 0;
+        has_list.then(|| self.parameters.get(index).map_or(8, |parameter| parameter.size_bytes as usize))
     }
 
-    fn value(&self, index: usize, size: Option<usize>, value: &Bound<'_, PyAny>) -> Result<Value, Failure> {
+    fn value(&self, index: usize, value: &Bound<'_, PyAny>) -> Result<Value, Failure> {
         let here = || format!("argument {index} of {}", self.kernel);
-        let sized = |given: usize, what: &str| match size {
-            Some(size) if size != given => {
-                Err(Failure::kind(format!("{}: the parameter has {size} bytes, {what} has {given}", here())))
-            }
-            _ => Ok(()),
-        };
         if let Ok(buffer) = value.cast::<Buffer>() {
-            sized(8, "the address of a buffer")?;
             return Ok(Value::Address(buffer.get().get()?, 0));
         }
         if let Ok(place) = value.cast::<BufferAt>() {
-            sized(8, "the address of a buffer")?;
             let (buffer, offset) = place.get().place()?;
             return Ok(Value::Address(buffer, offset));
         }
         if value.is_none() {
-            sized(8, "a null address")?;
             return Ok(Value::Bytes(vec![0; 8]));
         }
         if let Ok(bytes) = value.cast::<PyBytes>() {
-            sized(bytes.as_bytes().len(), "the value")?;
             return Ok(Value::Bytes(bytes.as_bytes().to_vec()));
         }
-        let size = |what: &str| {
-            size.ok_or_else(|| {
+        let size = || {
+            self.size(index).ok_or_else(|| {
                 Failure::kind(format!(
-                    "{}: the cubin does not list its parameters: pass {what} with a type, such as hcq.u32(7)",
+                    "{}: the cubin does not list its parameters: pass a number with a type, such as hcq.u32(7)",
                     here()
                 ))
             })
         };
         if let Ok(number) = value.cast::<PyInt>() {
-            return integer(number, size("a number")?, &here);
+            return integer(number, size()?, &here);
         }
         if let Ok(number) = value.cast_exact::<PyFloat>() {
-            return float(number.extract()?, size("a number")?, &here);
+            return float(number.extract()?, size()?, &here);
         }
         // A scalar with a type: of numpy, of ctypes, or a structure of theirs.
-        match Foreign::read(value) {
-            Some(scalar) if scalar.is_scalar() => {
-                sized(scalar.len(), &format!("a {}", value.get_type().name()?))?;
-                Ok(Value::Bytes(scalar.bytes(value.py(), <[u8]>::to_vec)?))
-            }
+        match Foreign::of_value(value) {
+            Some(scalar) if scalar.is_scalar() => Ok(Value::Bytes(scalar.bytes(value.py(), <[u8]>::to_vec)?)),
             Some(_) => {
                 Err(Failure::kind(format!("{}: an array of the CPU: pass device.buffer(array)", here())))
             }

@@ -8,7 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
+use hcq::{Error, QueueError};
 use pyo3::prelude::*;
+
+use crate::failure::Failure;
 
 /// The thread that ends the interpreter, once it does.
 static ENDING: OnceLock<ThreadId> = OnceLock::new();
@@ -32,6 +35,42 @@ pub(crate) fn away<R: Send>(py: Python<'_>, work: impl Send + FnOnce() -> R) -> 
     });
     COMING.fetch_sub(1, Ordering::SeqCst);
     result
+}
+
+/// Longest time for which a wait does not look for signals, Ctrl-C among them.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Does `work` without the interpreter in parts, of at most the time that each is given, until it ends with something
+/// else than a time-out or none: at most `limit` of time-outs. Signals are looked at in between, when no lock is held,
+/// as handlers of the program may call this library.
+pub(crate) fn patiently<R: Send>(
+    py: Python<'_>,
+    limit: Duration,
+    mut work: impl FnMut(Duration) -> Result<Option<R>, Error> + Send,
+) -> Result<R, Failure> {
+    let began = Instant::now();
+    loop {
+        let rest = limit.saturating_sub(began.elapsed());
+        match away(py, || work(rest.min(LOOK_EVERY))) {
+            Ok(Some(done)) => return Ok(done),
+            Ok(None) => py.check_signals()?,
+            Err(Error::Queue(QueueError::Timeout { wanted, reached, explanation, .. })) => {
+                py.check_signals()?;
+                if began.elapsed() >= limit {
+                    let error = QueueError::Timeout { limit, wanted, reached, explanation };
+                    return Err(Error::Queue(error).into());
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Seconds, as an argument of that name has them.
+pub(crate) fn seconds(value: f64, name: &str) -> Result<Duration, Failure> {
+    Duration::try_from_secs_f64(value).map_err(|_| {
+        Failure::value(format!("{name}: {value} s; expected seconds that are finite and not negative"))
+    })
 }
 
 /// For `atexit`: from here on no other thread comes back.

@@ -1,16 +1,17 @@
 //! Buffers: memory that a program fills, names in launches, and reads back.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 
-use crate::away::away;
+use crate::away::{away, seconds};
 use crate::dtype::DType;
 use crate::export;
 use crate::failure::Failure;
 use crate::foreign::Foreign;
+use crate::gpu::Gpu;
 use crate::memory::Buffer;
 
 /// The parts of a buffer that is to be made. No program has one, so buffers come from devices alone.
@@ -21,17 +22,18 @@ pub(crate) struct Made(Mutex<Option<Buffer>>);
 /// A buffer of Python around one of the library: a `HostBuffer` where the memory is the CPU's.
 pub(crate) fn wrap<'py>(
     py: Python<'py>,
+    gpu: &Arc<Gpu>,
     memory: hcq::Buffer,
     dtype: &'static DType,
     shape: &[usize],
-) -> PyResult<Bound<'py, Buffer>> {
+) -> Result<Bound<'py, Buffer>, Failure> {
     let is_host = memory.host_pointer().is_some();
-    let buffer = Buffer::new(memory, dtype, shape);
+    let buffer = Buffer::new(gpu, memory, dtype, shape)?;
     if !is_host {
-        return Bound::new(py, buffer);
+        return Ok(Bound::new(py, buffer)?);
     }
     let made = Bound::new(py, Made(Mutex::new(Some(buffer))))?;
-    Ok(export::host_type(py)?.call1((made,))?.cast_into::<Buffer>()?)
+    Ok(export::host_type(py)?.call1((made,))?.cast_into::<Buffer>().map_err(PyErr::from)?)
 }
 
 #[pymethods]
@@ -48,10 +50,10 @@ impl Buffer {
         PyTuple::new(py, self.shape())
     }
 
-    /// Type of the elements, as numpy names it.
+    /// Type of the elements, as numpy names it; of a structure numpy's own type.
     #[getter(dtype)]
-    fn py_dtype(&self) -> &'static str {
-        self.dtype().name
+    fn py_dtype<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        self.dtype().shown(py)
     }
 
     /// Length in bytes.
@@ -66,10 +68,10 @@ impl Buffer {
         self.address()
     }
 
-    /// Whether it was freed.
+    /// Whether it, or its device, is closed.
     #[getter]
-    fn freed(&self) -> bool {
-        self.get().is_err()
+    fn closed(&self) -> bool {
+        self.is_closed()
     }
 
     fn __len__(&self) -> usize {
@@ -77,9 +79,14 @@ impl Buffer {
     }
 
     fn __repr__(&self) -> String {
-        let freed = if self.freed() { ", freed" } else { "" };
+        let closed = if self.is_closed() { ", closed" } else { "" };
         let shape: Vec<String> = self.shape().iter().map(ToString::to_string).collect();
-        format!("<hcq buffer of {} {} at {:#x}{freed}>", shape.join(" x "), self.dtype().name, self.address())
+        format!(
+            "<hcq buffer of {} {} at {:#x}{closed}>",
+            shape.join(" x "),
+            self.dtype().name,
+            self.address()
+        )
     }
 
     /// The address `offset` bytes into the buffer, as an argument of a launch.
@@ -90,10 +97,10 @@ impl Buffer {
 
     /// Copies the buffer into a new numpy array, after the submissions that name it have ended.
     fn read<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Failure> {
-        let buffer = self.get()?;
+        let buffer = self.settled(py)?;
         let numpy = py.import("numpy")?;
         let fields = PyDict::new(py);
-        fields.set_item("dtype", self.dtype().name)?;
+        fields.set_item("dtype", self.dtype().numpy(py)?)?;
         let array = numpy.getattr("empty")?.call((PyTuple::new(py, self.shape())?,), Some(&fields))?;
         let mut target = Foreign::write(&array)?;
         let bytes = target.bytes_mut();
@@ -135,25 +142,32 @@ impl Buffer {
                 hcq::MemoryError::OutOfBounds { what: "buffer", offset, len: size, size: self.bytes() };
             return Err(hcq::Error::from(error).into());
         }
+        self.settled(py)?;
         Ok(PyBytes::new_with(py, size as usize, |bytes| {
             away(py, || buffer.read(offset, bytes)).map_err(|error| Failure::from(error).into())
         })?)
     }
 
+    /// Waits for the submissions that name the buffer, at most `timeout` seconds, before a view of it is read or
+    /// written. Ctrl-C ends the wait.
+    #[pyo3(signature = (timeout = 60.0))]
+    fn wait(&self, py: Python<'_>, timeout: f64) -> Result<(), Failure> {
+        self.settle(py, seconds(timeout, "timeout")?)
+    }
+
     /// Fills `target`, an object with writable memory, from `offset` bytes on.
     #[pyo3(signature = (target, offset = 0))]
     fn read_into(&self, py: Python<'_>, target: &Bound<'_, PyAny>, offset: u64) -> Result<(), Failure> {
-        let buffer = self.get()?;
         let mut target = Foreign::write(target)?;
-        let bytes = target.bytes_mut();
+        let (buffer, bytes) = (self.settled(py)?, target.bytes_mut());
         Ok(away(py, || buffer.read(offset, bytes))?)
     }
 
     /// Copies `data`, an object with memory, to `offset` bytes on.
     #[pyo3(signature = (data, offset = 0))]
     fn write(&self, py: Python<'_>, data: &Bound<'_, PyAny>, offset: u64) -> Result<(), Failure> {
-        let buffer = self.get()?;
-        let source = source(data)?;
+        let source = Foreign::read(data)?;
+        let buffer = self.settled(py)?;
         source.bytes(py, |bytes| away(py, || buffer.write(offset, bytes)))?.map_err(Failure::from)
     }
 
@@ -163,8 +177,9 @@ impl Buffer {
         Ok(())
     }
 
-    /// Gives the memory back, once the work that names it has ended. Refused while another object views it.
-    fn free(&self) -> Result<(), Failure> {
+    /// Gives the memory back, once the work that names it has ended; later uses are errors. Refused while another object
+    /// views it. Closing twice is no error.
+    fn close(&self) -> Result<(), Failure> {
         self.give_back()
     }
 
@@ -189,17 +204,6 @@ impl Buffer {
         self.release();
         Ok((export::CPU, 0))
     }
-}
-
-/// The memory of an object that is to be copied from.
-fn source(data: &Bound<'_, PyAny>) -> Result<Foreign, Failure> {
-    Foreign::read(data).ok_or_else(|| no_memory(data))
-}
-
-/// The refusal of an object without memory to copy from.
-pub(crate) fn no_memory(data: &Bound<'_, PyAny>) -> Failure {
-    let kind = data.get_type().to_string();
-    Failure::kind(format!("{kind} has no memory to copy from: pass a numpy array or bytes"))
 }
 
 /// A place in a buffer, as an argument of a launch. Of `Buffer.at`.

@@ -5,31 +5,41 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hcq::{DeviceOptions, GpuCache, GpuVa, Images, Preemption, Selector};
-use pyo3::exceptions::PyOSError;
+use pyo3::exceptions::{PyOSError, PyOverflowError};
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyByteArray, PyBytes, PyDict, PyInt, PyList, PyTuple};
 
-use crate::away::away;
-use crate::buffer::{self, no_memory};
+use crate::away::{away, seconds};
+use crate::buffer;
 use crate::dtype::{self, DType};
 use crate::failure::{Failure, fact};
 use crate::foreign::Foreign;
+use crate::gpu::{Gpu, Queue};
 use crate::graph::GraphBuilder;
-use crate::lane::{Gpu, Queue};
+use crate::lane::Lane;
 use crate::memory::Buffer;
 use crate::program::Program;
 
-fn seconds(value: f64, name: &str) -> Result<Duration, Failure> {
-    Duration::try_from_secs_f64(value)
-        .map_err(|_| Failure::value(format!("{name} is {value}: expected seconds, not negative")))
-}
-
 /// Opens a device: "auto" (a Jetson's GPU, else a desktop GPU, else the software GPU), "nvgpu", "rm" or "sim"; None for
-/// what HCQ_DEVICE says. Options are those of hcq::DeviceOptions, times in seconds; None leaves one as it is.
+/// what HCQ_DEVICE says, and "auto" if it says nothing. A `with` block closes it at its end.
+///
+/// Options, None for the default; times are in seconds:
+///
+/// - patience: how long calls without a timeout wait for the GPU (60)
+/// - spin: how long waits spin before they sleep (2 ms on a GPU, 0 on the software GPU)
+/// - keep_freed: bytes of closed buffers that are kept for later ones (a 64th of the memory, at most 1 GiB)
+/// - kernel_copies_from: copies of a queue from so many bytes on are done by a kernel (what suits the device)
+/// - chain_launches: whether dependent launches follow each other inside the GPU's scheduler (True)
+/// - timeslice: on a Jetson, how long the device's work keeps the GPU when others wait, 0.001 to 0.05 (the driver's)
+/// - interleave: on a Jetson, how often its turn comes: "low", "medium" or "high" (the driver's, "low")
+/// - switch_limit: on a Jetson, context-switch time after which the driver stops a queue (10)
+/// - gpu_cache: on a Jetson, whether the level-2 cache keeps buffers (what HCQ_GPU_CACHE says, else False)
+/// - conservative: on a Jetson, queues as others have run them (what HCQ_CONSERVATIVE says, else False)
+/// - profile: settings of queues and launches, lines NAME = VALUE (the file that HCQ_PROFILE names)
 #[pyfunction]
 #[pyo3(signature = (name = None, *, patience = None, spin = None, keep_freed = None, kernel_copies_from = None,
-    switch_limit = None, timeslice = None, conservative = None, gpu_cache = None, chain_launches = None,
-    profile = None))]
+    switch_limit = None, timeslice = None, interleave = None, conservative = None, gpu_cache = None,
+    chain_launches = None, profile = None))]
 #[expect(clippy::too_many_arguments, reason = "the options of a device, each by its name")]
 pub(crate) fn open(
     py: Python<'_>,
@@ -40,6 +50,7 @@ pub(crate) fn open(
     kernel_copies_from: Option<u64>,
     switch_limit: Option<f64>,
     timeslice: Option<f64>,
+    interleave: Option<&str>,
     conservative: Option<bool>,
     gpu_cache: Option<bool>,
     chain_launches: Option<bool>,
@@ -60,14 +71,17 @@ pub(crate) fn open(
         options.switch_limit = Some(seconds(limit, "switch_limit")?);
     }
     options.timeslice = timeslice.map(|slice| seconds(slice, "timeslice")).transpose()?;
+    options.interleave = interleave.map(str::parse).transpose()?;
     options.conservative = conservative;
     options.gpu_cache = gpu_cache.map(|keep| if keep { GpuCache::Keep } else { GpuCache::Bypass });
     options.chain_launches = chain_launches.unwrap_or(options.chain_launches);
     if let Some(profile) = profile {
-        options.profile = profile.parse().map_err(|bad: hcq::BadProfile| Failure::value(bad.to_string()))?;
+        options.profile =
+            profile.parse().map_err(|bad: hcq::BadProfile| Failure::value(format!("profile: {bad}")))?;
     }
+    let patience = options.patience;
     let device = away(py, || hcq::Device::open_with(selector, options))?;
-    Ok(Device(Arc::new(Gpu::new(device))))
+    Ok(Device(Arc::new(Gpu::new(device, patience))))
 }
 
 /// A GPU with an address space. Of `hcq.open`.
@@ -84,50 +98,60 @@ impl Device {
         dtype: Option<&Bound<'py, PyAny>>,
         alloc: impl FnOnce(&hcq::Device, u64) -> Result<hcq::Buffer, hcq::Error> + Send,
     ) -> Result<Bound<'py, Buffer>, Failure> {
+        let device = self.0.device()?;
         let dtype = dtype.map(dtype::of_argument).transpose()?;
-        let memory = Foreign::read(data);
-        if let Some(sides) = sides(data, memory.as_ref())? {
+        if let Some(sides) = sides(data)? {
             let dtype = dtype.unwrap_or(dtype::BYTES);
-            let buffer = away(py, || alloc(&self.0.device, bytes_of(&sides, dtype)))?;
-            return Ok(buffer::wrap(py, buffer, dtype, &sides)?);
+            let buffer = away(py, || alloc(&device, bytes_of(&sides, dtype)))?;
+            return buffer::wrap(py, &self.0, buffer, dtype, &sides);
         }
-        let memory = memory.ok_or_else(|| no_memory(data))?;
-        let (dtype, shape) = elements(&memory, dtype)?;
+        let memory = Foreign::read(data)?;
+        let (dtype, shape) = elements(data, &memory, dtype)?;
         let len = memory.len() as u64;
-        let buffer = away(py, || alloc(&self.0.device, len))?;
+        let buffer = away(py, || alloc(&device, len))?;
         memory.bytes(py, |bytes| away(py, || buffer.write(0, bytes)))?.map_err(Failure::from)?;
-        Ok(buffer::wrap(py, buffer, dtype, &shape)?)
+        buffer::wrap(py, &self.0, buffer, dtype, &shape)
     }
 }
 
 /// The sides of a new array: a count, of numpy too, whose numbers have memory of their own, or a shape. `None` for
 /// an object to copy.
-fn sides(data: &Bound<'_, PyAny>, memory: Option<&Foreign>) -> Result<Option<Vec<usize>>, Failure> {
-    let is_number = memory.is_some_and(Foreign::is_scalar) && data.hasattr("__index__").unwrap_or(false);
-    if is_number || data.is_instance_of::<PyInt>() {
-        return Ok(Some(vec![data.extract()?]));
+fn sides(data: &Bound<'_, PyAny>) -> Result<Option<Vec<usize>>, Failure> {
+    let is_number = || {
+        let has_index = data.hasattr("__index__").unwrap_or(false);
+        has_index && Foreign::of_value(data).is_some_and(|memory| memory.is_scalar())
+    };
+    if data.is_instance_of::<PyInt>() || is_number() {
+        let count = data.extract::<usize>();
+        return match count {
+            Ok(count) => Ok(Some(vec![count])),
+            Err(_) => {
+                let text = format!("data: {data} is no number of elements: 1 is the least");
+                Err(PyOverflowError::new_err(text).into())
+            }
+        };
     }
     if data.is_instance_of::<PyTuple>() || data.is_instance_of::<PyList>() {
         let shape = data.extract().map(Some);
-        return shape.map_err(|_| {
-            Failure::kind("a list or tuple is the shape of a buffer; pass data as a numpy array")
-        });
+        return shape
+            .map_err(|_| Failure::kind(format!("data: {data} is no shape; pass values as a numpy array")));
     }
     Ok(None)
 }
 
 /// The type and the sides of a copy of `memory`, as elements of `dtype` where that is given.
 fn elements(
+    data: &Bound<'_, PyAny>,
     memory: &Foreign,
     dtype: Option<&'static DType>,
 ) -> Result<(&'static DType, Vec<usize>), Failure> {
-    let own = memory.dtype();
+    let own = dtype::of_memory(data, memory);
     let (dtype, shape) = match (dtype, own) {
         (None, own) => (own?, memory.shape()),
         (Some(dtype), Ok(own)) if own == dtype => (dtype, memory.shape()),
         (Some(dtype), Ok(own)) if own != dtype::BYTES => {
             return Err(Failure::kind(format!(
-                "the data are {}, not {}: pass data.astype(..), or data.view(..) for the same bytes",
+                "data: the elements are {}, not {}; pass data.astype(..), or data.view(\"uint8\") for the same bytes",
                 own.name, dtype.name
             )));
         }
@@ -136,7 +160,7 @@ fn elements(
         (Some(dtype), _) => {
             let (len, size) = (memory.len(), dtype.size);
             return Err(Failure::value(format!(
-                "{len} bytes are no elements of {size} bytes ({})",
+                "data: {len} bytes are no elements of {size} bytes ({})",
                 dtype.name
             )));
         }
@@ -151,12 +175,48 @@ fn bytes_of(sides: &[usize], dtype: &DType) -> u64 {
     sides.iter().fold(dtype.size as u64, |bytes, side| bytes.saturating_mul(*side as u64))
 }
 
+impl Device {
+    /// A queue of Python around one of the library.
+    fn lane(&self, queue: hcq::Queue) -> Result<Queue, Failure> {
+        let lane = Arc::new(Lane::new(queue, self.0.patience));
+        Ok(Queue { lane: self.0.hold("queue", lane)?, gpu: self.0.clone() })
+    }
+}
+
 #[pymethods]
 impl Device {
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    /// Closes the device. Where an exception ends the block, that is the one that is seen.
+    #[pyo3(signature = (*ended))]
+    fn __exit__(&self, py: Python<'_>, ended: &Bound<'_, PyTuple>) -> Result<(), Failure> {
+        let failed = ended.get_item(0).is_ok_and(|kind| !kind.is_none());
+        match self.0.close(py) {
+            Err(_) if failed => Ok(()),
+            closed => closed,
+        }
+    }
+
+    /// Closes the device and everything that was made of it: later uses are errors, and the memory goes back. Waits for
+    /// the work of its queues, at most the device's patience. Refused while another object views a buffer. Closing
+    /// twice is no error.
+    fn close(&self, py: Python<'_>) -> Result<(), Failure> {
+        self.0.close(py)
+    }
+
+    /// Whether it is closed.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.0.is_closed()
+    }
+
     /// A description of the device.
     #[getter]
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let info = self.0.device.info();
+        let device = self.0.device()?;
+        let info = device.info();
         let fields = [
             ("name", info.name.as_str().into_pyobject(py)?.into_any()),
             ("backend", info.backend.to_string().into_pyobject(py)?.into_any()),
@@ -188,7 +248,7 @@ impl Device {
     ) -> Result<Bound<'py, Buffer>, Failure> {
         let Some(address) = address else { return self.make(py, data, dtype, hcq::Device::alloc) };
         let va = GpuVa::new(address);
-        let va = va.ok_or_else(|| Failure::value(format!("{address:#x} is no address of a GPU")))?;
+        let va = va.ok_or_else(|| Failure::value(format!("address: {address:#x} is none of a GPU")))?;
         self.make(py, data, dtype, |device, len| device.alloc_at(va, len))
     }
 
@@ -207,7 +267,7 @@ impl Device {
     /// Loads a cubin: its bytes, its path, a `Source` to compile, or a list of these, of which the device takes the one
     /// that it runs.
     fn load(&self, py: Python<'_>, code: &Bound<'_, PyAny>) -> Result<Program, Failure> {
-        let sm = self.0.device.info().sm_number();
+        let sm = self.0.device()?.info().sm_number();
         let images = match code.cast::<PyList>() {
             Ok(several) => several.iter().map(|one| image(&one, sm)).collect::<Result<_, _>>()?,
             Err(_) => match code.cast::<PyTuple>() {
@@ -221,45 +281,47 @@ impl Device {
             [one] => one,
             _ => Images::new(&images).for_sm(sm).map_err(hcq::Error::from)?,
         };
-        Ok(away(py, || Program::load(&self.0, cubin))?)
+        Program::load(py, &self.0, cubin)
     }
 
     /// Opens a queue for launches and copies.
     fn queue(&self, py: Python<'_>) -> Result<Queue, Failure> {
-        Ok(Queue::new(away(py, || self.0.device.queue())?))
+        let device = self.0.device()?;
+        self.lane(away(py, || device.queue())?)
     }
 
     /// Opens a queue for copies, which run beside the launches of other queues.
     fn copy_queue(&self, py: Python<'_>) -> Result<Queue, Failure> {
-        Ok(Queue::new(away(py, || self.0.device.copy_queue())?))
+        let device = self.0.device()?;
+        self.lane(away(py, || device.copy_queue())?)
     }
 
     /// Starts to record a graph.
-    fn graph(&self) -> GraphBuilder {
+    fn graph(&self) -> Result<GraphBuilder, Failure> {
         GraphBuilder::new(&self.0)
     }
 
     /// Bytes of memory that can be allocated now.
     #[getter]
     fn free_memory(&self) -> Result<u64, Failure> {
-        Ok(self.0.device.free_memory()?)
+        Ok(self.0.device()?.free_memory()?)
     }
 
     /// Whether kernels are interrupted between two instructions for another program, or else at their end.
     #[getter]
-    fn gives_way(&self) -> bool {
-        self.0.device.preemption() == Preemption::Instructions
+    fn gives_way(&self) -> Result<bool, Failure> {
+        Ok(self.0.device()?.preemption() == Preemption::Instructions)
     }
 
     /// The GPU's clock in ns.
     #[getter]
     fn gpu_time(&self) -> Result<u64, Failure> {
-        Ok(self.0.device.gpu_time()?)
+        Ok(self.0.device()?.gpu_time()?)
     }
 
     /// The clocks of GPU and CPU at one moment; that of the CPU is `time.monotonic_ns`.
     fn clock_pair<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Failure> {
-        let found = self.0.device.clock_pair()?;
+        let found = self.0.device()?.clock_pair()?;
         let before = Instant::now();
         let now: u64 = py.import("time")?.getattr("monotonic_ns")?.call0()?.extract()?;
         let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
@@ -272,8 +334,8 @@ impl Device {
     }
 
     /// All that is mapped in the address space, by address.
-    fn memory_map<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        let mappings = self.0.device.memory_map();
+    fn memory_map<'py>(&self, py: Python<'py>) -> Result<Vec<Bound<'py, PyAny>>, Failure> {
+        let mappings = self.0.device()?.memory_map();
         let fields = mappings.iter().map(|mapping| {
             let fields = PyDict::new(py);
             fields.set_item("address", mapping.va.raw())?;
@@ -281,21 +343,24 @@ impl Device {
             fields.set_item("what", mapping.what)?;
             fact(py, "Mapping", &fields)
         });
-        fields.collect()
+        Ok(fields.collect::<PyResult<_>>()?)
     }
 
     /// Gives back the memory of freed buffers that is kept for later ones.
     fn trim(&self, py: Python<'_>) -> Result<(), Failure> {
-        Ok(away(py, || self.0.device.trim())?)
+        let device = self.0.device()?;
+        Ok(away(py, || device.trim())?)
     }
 
     /// Allocates the memory for stacks of `stack` bytes per thread now.
     fn reserve_stacks(&self, py: Python<'_>, stack: u32) -> Result<(), Failure> {
-        Ok(away(py, || self.0.device.reserve_stacks(stack))?)
+        let device = self.0.device()?;
+        Ok(away(py, || device.reserve_stacks(stack))?)
     }
 
     fn __repr__(&self) -> String {
-        let info = self.0.device.info();
+        let Ok(device) = self.0.device() else { return "<hcq device, closed>".to_owned() };
+        let info = device.info();
         format!("<hcq device {} ({}, sm_{})>", info.name, info.backend, info.sm_number())
     }
 }
@@ -306,7 +371,7 @@ fn image(code: &Bound<'_, PyAny>, sm: u32) -> Result<Vec<u8>, Failure> {
         return Ok(code.extract()?);
     }
     if code.extract::<String>().is_ok_and(|text| text.contains('\n')) {
-        return Err(Failure::value("this is a text, and no path: hcq.Source(text) compiles PTX"));
+        return Err(Failure::value("code: this is a text, and no path; hcq.Source(text) compiles PTX"));
     }
     if let Ok(path) = code.extract::<PathBuf>() {
         return std::fs::read(&path).map_err(|error| {
@@ -318,5 +383,5 @@ fn image(code: &Bound<'_, PyAny>, sm: u32) -> Result<Vec<u8>, Failure> {
         return Ok(code.call_method1("compile", (format!("sm_{sm}"),))?.extract()?);
     }
     let kind = code.get_type().name()?;
-    Err(Failure::kind(format!("a {kind} is no cubin: pass its bytes, its path or a hcq.Source")))
+    Err(Failure::kind(format!("code: a {kind} is no cubin; pass its bytes, its path or a hcq.Source")))
 }

@@ -47,7 +47,7 @@ pub(crate) fn host_type(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
 
 const DOC: &std::ffi::CStr =
     c"A buffer in the CPU's memory, which the GPU reaches over its bus. memoryview, numpy and torch \
-see it without a copy; while they do, free() refuses.";
+see it without a copy; while they do, close() refuses.";
 
 /// # Safety
 /// The interpreter calls it, with an instance of the type and a view to fill.
@@ -56,6 +56,11 @@ unsafe extern "C" fn get_buffer(object: *mut PyObject, view: *mut RawBuffer, fla
         // SAFETY: the interpreter's promise.
         let object = unsafe { Bound::from_borrowed_ptr(py, object) };
         let shown = object.cast::<Buffer>().map_err(PyErr::from).and_then(|buffer| {
+            if buffer.get().dtype().format.is_none() {
+                let text =
+                    "bfloat16 has no letter in the buffer protocol: from_dlpack of torch or jax shows it";
+                return Err(PyBufferError::new_err(text));
+            }
             if flags & (F_CONTIGUOUS | STRIDES) == F_CONTIGUOUS | STRIDES && buffer.get().shape().len() > 1 {
                 return Err(PyBufferError::new_err("the buffer is stored row by row"));
             }
@@ -76,9 +81,9 @@ unsafe extern "C" fn get_buffer(object: *mut PyObject, view: *mut RawBuffer, fla
                         itemsize: dtype.size as Py_ssize_t,
                         readonly: 0,
                         ndim: if wants(ND) { ndim } else { 1 },
-                        format: match wants(FORMAT) {
-                            true => dtype.format.as_ptr().cast_mut(),
-                            false => ptr::null_mut::<c_char>(),
+                        format: match &dtype.format {
+                            Some(format) if wants(FORMAT) => format.as_ptr().cast_mut(),
+                            _ => ptr::null_mut::<c_char>(),
                         },
                         shape: if wants(ND) { shape } else { ptr::null_mut() },
                         strides: if wants(STRIDES) { strides } else { ptr::null_mut() },
@@ -205,15 +210,18 @@ unsafe extern "C" fn discard<T: Capsule>(capsule: *mut PyObject) {
 fn capsule<'py, T: Capsule>(buffer: &Bound<'py, Buffer>) -> PyResult<Bound<'py, PyAny>> {
     let py = buffer.py();
     let of = buffer.get();
+    let dtype = of.dtype();
+    let Some(code) = dtype.dlpack else {
+        return Err(PyBufferError::new_err("DLPack has no structures: numpy.asarray shows them"));
+    };
     let memory: NonNull<u8> = of.export()?;
     let shown = Shown(buffer.clone().unbind());
     let mut shape: Box<[i64]> = of.shape().iter().map(|side| *side as i64).collect();
-    let dtype = of.dtype();
     let tensor = Tensor {
         data: memory.as_ptr().cast(),
         device: [CPU, 0],
         ndim: shape.len() as i32,
-        code: dtype.dlpack,
+        code,
         bits: (8 * dtype.size) as u8,
         lanes: 1,
         shape: shape.as_mut_ptr(),

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use hcq::{Error, FaultKind, FaultReport, ProgramError, QueueError};
+use hcq::{Error, FaultKind, FaultReport, LaunchError, ProgramError, QueueError};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict};
@@ -82,6 +82,13 @@ fn class(error: &Error) -> (&'static str, String) {
         Error::Program(ProgramError::Cubin(e)) => ("ProgramError", code("CUBIN", e)),
         Error::Program(e @ ProgramError::NoKernel { .. }) => ("NoKernel", code("PROGRAM", e)),
         Error::Program(e) => ("ProgramError", code("PROGRAM", e)),
+        Error::Launch(
+            e @ (LaunchError::Arguments { .. }
+            | LaunchError::ArgumentCount { .. }
+            | LaunchError::ArgumentWidth { .. }
+            | LaunchError::ArgumentPlace { .. }
+            | LaunchError::NoArgument { .. }),
+        ) => ("ArgumentError", code("LAUNCH", e)),
         Error::Launch(e) => ("LaunchError", code("LAUNCH", e)),
         Error::Queue(e @ QueueError::Timeout { .. }) => ("Timeout", code("QUEUE", e)),
         Error::Queue(e) => ("QueueError", code("QUEUE", e)),

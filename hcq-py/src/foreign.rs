@@ -11,7 +11,6 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::ffi::{Py_ssize_t, PyObject};
 use pyo3::prelude::*;
 
-use crate::dtype::{self, DType};
 use crate::failure::Failure;
 
 /// `Py_buffer`.
@@ -95,6 +94,15 @@ fn has_objects(format: &CStr) -> bool {
     format.to_bytes().split(|byte| *byte == b':').step_by(2).any(|part| part.contains(&b'O'))
 }
 
+/// The array of numpy on the memory of an object that shows it by DLPack alone, such as a tensor of torch.
+fn by_dlpack<'py>(object: &Bound<'py, PyAny>) -> Result<Option<Bound<'py, PyAny>>, Failure> {
+    // numpy's own arrays have said before why they show no memory.
+    match object.hasattr("__dlpack__")? && !object.hasattr("__array_interface__")? {
+        true => Ok(Some(object.py().import("numpy")?.getattr("from_dlpack")?.call1((object,))?)),
+        false => Ok(None),
+    }
+}
+
 impl Foreign {
     fn with(object: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Self> {
         let mut view = Box::new(RawBuffer::EMPTY);
@@ -113,17 +121,38 @@ impl Foreign {
         }
     }
 
-    /// The memory of `object` for reading; none where it has no such memory to show, or objects in it.
-    pub fn read(object: &Bound<'_, PyAny>) -> Option<Self> {
+    /// The memory of a value that has one of its own in the buffer protocol, for reading.
+    pub fn of_value(object: &Bound<'_, PyAny>) -> Option<Self> {
         Self::with(object, FORMAT | STRIDES).ok()
     }
 
-    /// The memory of `object` for writing, in one piece.
-    pub fn write(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let found = Self::with(object, WRITABLE | FORMAT | STRIDES)?;
+    /// The memory of an argument `data`, for reading.
+    pub fn read(data: &Bound<'_, PyAny>) -> Result<Self, Failure> {
+        if let Some(found) = Self::of_value(data) {
+            return Ok(found);
+        }
+        let shown = by_dlpack(data)?.and_then(|array| Self::of_value(&array));
+        shown.ok_or_else(|| {
+            let kind = data.get_type().to_string();
+            Failure::kind(format!("data: {kind} has no memory to copy from; pass a numpy array or bytes"))
+        })
+    }
+
+    /// The memory of an argument `target` for writing, in one piece.
+    pub fn write(target: &Bound<'_, PyAny>) -> Result<Self, Failure> {
+        let flags = WRITABLE | FORMAT | STRIDES;
+        let found = match (Self::with(target, flags), by_dlpack(target)) {
+            (Ok(found), _) => found,
+            (_, Ok(Some(array))) => Self::with(&array, flags)?,
+            (_, Err(error)) => return Err(error),
+            (Err(error), Ok(None)) => {
+                let (kind, text) = (error.get_type(target.py()), error.value(target.py()).to_string());
+                return Err(PyErr::from_type(kind, format!("target: {text}")).into());
+            }
+        };
         match found.is_contiguous() {
             true => Ok(found),
-            false => Err(PyBufferError::new_err("the target is not contiguous: read into a copy")),
+            false => Err(PyBufferError::new_err("target: it is not contiguous; read into a copy").into()),
         }
     }
 
@@ -155,14 +184,6 @@ impl Foreign {
             // SAFETY: a text that ends, for as long as the view.
             false => unsafe { CStr::from_ptr(self.view.format) },
         }
-    }
-
-    /// The type of its elements.
-    pub fn dtype(&self) -> Result<&'static DType, Failure> {
-        dtype::of_format(self.format()).ok_or_else(|| {
-            let format = self.format().to_string_lossy();
-            Failure::kind(format!("elements of format {format:?} are not known here: pass them as bytes"))
-        })
     }
 
     fn is_contiguous(&self) -> bool {

@@ -1,6 +1,6 @@
 //! Graphs: launches and copies that are recorded once and replayed with one doorbell.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use hcq::NodeId;
 use pyo3::prelude::*;
@@ -9,7 +9,8 @@ use pyo3::types::PyTuple;
 use crate::args::Signature;
 use crate::away::away;
 use crate::failure::Failure;
-use crate::lane::{Gpu, Queue, lane};
+use crate::gpu::{Gpu, Queue};
+use crate::held::Held;
 use crate::memory::Buffer;
 use crate::point::{SyncPoint, Timestamp};
 use crate::program::{Kernel, config};
@@ -20,21 +21,21 @@ use crate::queue::Copy;
 #[derive(Debug)]
 pub(crate) struct GraphBuilder {
     gpu: Arc<Gpu>,
-    /// None once it is built. Locked while the interpreter is held, and not longer.
-    builder: Mutex<Option<hcq::GraphBuilder>>,
+    /// None in it once it is built.
+    builder: Held<Option<hcq::GraphBuilder>>,
 }
 
 impl GraphBuilder {
-    pub fn new(gpu: &Arc<Gpu>) -> Self {
-        Self { gpu: gpu.clone(), builder: Mutex::new(Some(gpu.device.graph())) }
+    pub fn new(gpu: &Arc<Gpu>) -> Result<Self, Failure> {
+        let builder = gpu.hold("graph builder", Some(gpu.device()?.graph()))?;
+        Ok(Self { gpu: gpu.clone(), builder })
     }
 
     fn with<R>(
         &self,
         record: impl FnOnce(&mut hcq::GraphBuilder) -> Result<R, hcq::Error>,
     ) -> Result<R, Failure> {
-        let mut builder = self.builder.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(record(builder.as_mut().ok_or_else(built)?)?)
+        self.builder.with(|builder| Ok(record(builder.as_mut().ok_or_else(built)?)?))
     }
 }
 
@@ -61,6 +62,7 @@ impl GraphBuilder {
     ) -> Result<Node, Failure> {
         let parts = &kernel.get().0;
         let (args, shape) = (parts.signature.args(args)?, config(grid, block, shared, blocks_per_sm)?);
+        let kernel = parts.kernel.get()?;
         let after = after.unwrap_or_default().iter().map(|node| node.get().id).collect::<Vec<NodeId>>();
         if early.is_some() && !after.is_empty() {
             return Err(Failure::value("a launch has `after` or `early`, not both"));
@@ -68,9 +70,9 @@ impl GraphBuilder {
         // SAFETY: as the crate's documentation says.
         let id = self.with(|builder| unsafe {
             match early {
-                Some(node) => builder.launch_early(&parts.kernel, shape, &args, node.get().id),
-                None if after.is_empty() => builder.launch(&parts.kernel, shape, &args),
-                None => builder.launch_after(&parts.kernel, shape, &args, &after),
+                Some(node) => builder.launch_early(&kernel, shape, &args, node.get().id),
+                None if after.is_empty() => builder.launch(&kernel, shape, &args),
+                None => builder.launch_after(&kernel, shape, &args, &after),
             }
         })?;
         Ok(Node { id, signature: Some(parts.signature.clone()) })
@@ -102,15 +104,15 @@ impl GraphBuilder {
 
     /// Adds the taking of a time when everything added so far has ended; each replay takes it anew.
     fn timestamp(&self) -> Result<Timestamp, Failure> {
-        Ok(Timestamp(self.with(hcq::GraphBuilder::timestamp)?))
+        let time = self.with(hcq::GraphBuilder::timestamp)?;
+        Ok(Timestamp(self.gpu.hold("timestamp", time)?))
     }
 
     /// Encodes the graph into GPU memory.
     fn build(&self, py: Python<'_>) -> Result<Graph, Failure> {
-        let builder = self.builder.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let builder = builder.ok_or_else(built)?;
-        let graph = away(py, || builder.build())?;
-        Ok(Graph { gpu: self.gpu.clone(), graph })
+        let builder = self.builder.with(|builder| builder.take().ok_or_else(built))?;
+        let graph = Arc::new(away(py, || builder.build())?);
+        Ok(Graph { launches: graph.launches(), graph: self.gpu.hold("graph", graph)?, gpu: self.gpu.clone() })
     }
 }
 
@@ -135,7 +137,8 @@ impl Node {
 #[derive(Debug)]
 pub(crate) struct Graph {
     gpu: Arc<Gpu>,
-    graph: hcq::Graph,
+    graph: Held<Arc<hcq::Graph>>,
+    launches: usize,
 }
 
 #[pymethods]
@@ -143,8 +146,9 @@ impl Graph {
     /// Runs the graph after everything recorded on the queue, by default the device's own. Returns a point to wait for.
     #[pyo3(signature = (queue = None))]
     fn replay(&self, py: Python<'_>, queue: Option<&Bound<'_, Queue>>) -> Result<SyncPoint, Failure> {
-        let lane = lane(py, &self.gpu, queue)?;
-        Ok(SyncPoint(lane.with(py, |queue| queue.replay(&self.graph))?))
+        let (lane, graph) = (self.gpu.lane(py, queue)?, self.graph.get()?);
+        let point = lane.with(py, |queue| queue.replay(&graph))?;
+        Ok(SyncPoint(self.gpu.hold("point", point)?))
     }
 
     /// Replaces arguments of a launch, from the one of number `index` on, for all later replays.
@@ -156,19 +160,19 @@ impl Graph {
         index: usize,
         args: &Bound<'_, PyTuple>,
     ) -> Result<(), Failure> {
-        let node = node.get();
+        let (node, graph) = (node.get(), self.graph.get()?);
         let args = match &node.signature {
             Some(signature) => signature.patch(index, args)?,
             // The library says that it is no launch.
             None => hcq::Args::new(),
         };
         // SAFETY: as the crate's documentation says.
-        Ok(away(py, || unsafe { self.graph.patch_args(node.id, index, &args) })?)
+        Ok(away(py, || unsafe { graph.patch_args(node.id, index, &args) })?)
     }
 
     /// Number of launches.
     #[getter]
     fn launches(&self) -> usize {
-        self.graph.launches()
+        self.launches
     }
 }

@@ -1,60 +1,47 @@
 //! A queue that threads of Python share.
 
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
 
 use hcq::Error;
 use pyo3::prelude::*;
 
-use crate::away::away;
+use crate::away::{away, patiently};
 use crate::failure::Failure;
-
-/// An open device, with the queue of launches that name none.
-#[derive(Debug)]
-pub(crate) struct Gpu {
-    pub device: hcq::Device,
-    lane: Mutex<Option<Arc<Lane>>>,
-}
-
-impl Gpu {
-    pub fn new(device: hcq::Device) -> Self {
-        Self { device, lane: Mutex::new(None) }
-    }
-
-    /// The queue of launches that name none. Held by the interpreter's lock from the first look to the last.
-    pub fn lane(&self, _py: Python<'_>) -> Result<Arc<Lane>, Failure> {
-        let mut lane = self.lane.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(lane) = &*lane {
-            return Ok(lane.clone());
-        }
-        Ok(lane.insert(Arc::new(Lane::new(self.device.queue()?))).clone())
-    }
-}
 
 /// A queue, which one thread uses at a time; another one waits.
 #[derive(Debug)]
 pub(crate) struct Lane {
     /// The process that opened it.
     owner: u32,
+    /// Time for which its calls wait for room.
+    patience: Duration,
     /// Taken when it is dropped.
     queue: Mutex<Option<hcq::Queue>>,
 }
 
 impl Lane {
-    pub fn new(queue: hcq::Queue) -> Self {
-        Self { owner: std::process::id(), queue: Mutex::new(Some(queue)) }
+    pub fn new(queue: hcq::Queue, patience: Duration) -> Self {
+        Self { owner: std::process::id(), patience, queue: Mutex::new(Some(queue)) }
     }
 
-    /// Shows the queue to `work`, without the interpreter.
+    /// Shows the queue to `work`, without the interpreter. Where it ends with a time-out, as there is no room, signals
+    /// are looked at, and it is done again.
     pub fn with<R: Send>(
         &self,
         py: Python<'_>,
-        work: impl FnOnce(&mut hcq::Queue) -> Result<R, Error> + Send,
+        mut work: impl FnMut(&mut hcq::Queue) -> Result<R, Error> + Send,
     ) -> Result<R, Failure> {
-        Ok(away(py, || self.exclusive(work))?)
+        patiently(py, self.patience, |part| self.exclusive(part, &mut work))
     }
 
-    fn exclusive<R>(&self, work: impl FnOnce(&mut hcq::Queue) -> Result<R, Error>) -> Result<R, Error> {
+    /// Shows the queue to `work`, whose waits take at most `part`; none where another thread has it for longer.
+    fn exclusive<R>(
+        &self,
+        part: Duration,
+        work: &mut impl FnMut(&mut hcq::Queue) -> Result<R, Error>,
+    ) -> Result<Option<R>, Error> {
+        let began = Instant::now();
         loop {
             let mut queue = match self.queue.try_lock() {
                 Ok(queue) => queue,
@@ -66,14 +53,16 @@ impl Lane {
                     if process != self.owner {
                         return Err(Error::Forked { owner: self.owner, process });
                     }
+                    if began.elapsed() > part {
+                        return Ok(None);
+                    }
                     std::thread::sleep(Duration::from_micros(20));
                     continue;
                 }
             };
-            return match &mut *queue {
-                Some(queue) => work(queue),
-                None => Err(Error::Queue(hcq::QueueError::Discarded)),
-            };
+            let queue = queue.as_mut().ok_or(Error::Queue(hcq::QueueError::Discarded))?;
+            queue.set_patience(part);
+            return work(queue).map(Some);
         }
     }
 }
@@ -88,30 +77,5 @@ impl Drop for Lane {
         if Python::try_attach(|py| away(py, end)).is_none() {
             end();
         }
-    }
-}
-
-/// Hands work to the GPU. Of `Device.queue` and `Device.copy_queue`.
-#[pyclass(frozen, weakref, module = "hcq._hcq")]
-#[derive(Debug)]
-pub(crate) struct Queue {
-    pub lane: Arc<Lane>,
-}
-
-impl Queue {
-    pub fn new(queue: hcq::Queue) -> Self {
-        Self { lane: Arc::new(Lane::new(queue)) }
-    }
-}
-
-/// The queue that is named, or the device's own.
-pub(crate) fn lane(
-    py: Python<'_>,
-    gpu: &Gpu,
-    queue: Option<&Bound<'_, Queue>>,
-) -> Result<Arc<Lane>, Failure> {
-    match queue {
-        Some(queue) => Ok(queue.get().lane.clone()),
-        None => gpu.lane(py),
     }
 }

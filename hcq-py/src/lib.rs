@@ -15,8 +15,8 @@
 //! work      graph queue program   # launches and what they are recorded in
 //! parts     args buffer           # what work is made of
 //! views     export                # memory of buffers as others see it
-//! objects   lane memory point     # queues, memory, points of work
-//! facts     away dtype foreign forks layout source  # types, memory of others, forks, parameters, compilation
+//! objects   gpu lane memory point       # devices, queues, memory, points of work
+//! facts     away dtype foreign forks held source  # waits, types, memory of others, forks, what closes, compilation
 //! border    failure explain       # errors as exceptions
 //! ```
 
@@ -30,9 +30,10 @@ mod export;
 mod failure;
 mod foreign;
 mod forks;
+mod gpu;
 mod graph;
+mod held;
 mod lane;
-mod layout;
 mod memory;
 mod point;
 mod program;
@@ -49,9 +50,9 @@ mod _hcq {
     #[pymodule_export]
     use crate::device::{Device, open};
     #[pymodule_export]
-    use crate::graph::{Graph, GraphBuilder, Node};
+    use crate::gpu::Queue;
     #[pymodule_export]
-    use crate::lane::Queue;
+    use crate::graph::{Graph, GraphBuilder, Node};
     #[pymodule_export]
     use crate::memory::Buffer;
     #[pymodule_export]
@@ -60,10 +61,18 @@ mod _hcq {
     use crate::program::{Kernel, Launcher, Program};
     #[pymodule_export]
     use crate::source::{compile, ptxas};
+    use pyo3::exceptions::PyImportError;
     use pyo3::prelude::*;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        // Before Python 3.12 a thread of another interpreter would take the main one's lock, and wait for itself
+        // (PyO3 issue 576); from 3.13 on Python refuses the module where interpreters have locks of their own.
+        // SAFETY: a thread that has an interpreter asks for its number, which of the main one is 0.
+        if unsafe { pyo3::ffi::PyInterpreterState_GetID(pyo3::ffi::PyInterpreterState_Get()) } != 0 {
+            let text = "hcq works in the main interpreter alone, and this is a subinterpreter";
+            return Err(PyImportError::new_err(text));
+        }
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         module.add("HostBuffer", crate::export::host_type(module.py())?)
     }

@@ -1,6 +1,5 @@
 //! Programs, their kernels, and launches of these.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use hcq::LaunchConfig;
@@ -8,8 +7,10 @@ use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyTuple};
 
 use crate::args::Signature;
+use crate::away::away;
 use crate::failure::{Failure, fact};
-use crate::lane::{Gpu, Queue, lane};
+use crate::gpu::{Gpu, Queue};
+use crate::held::Held;
 use crate::point::SyncPoint;
 
 /// Code in GPU memory. Of `Device.load`.
@@ -17,21 +18,14 @@ use crate::point::SyncPoint;
 #[derive(Debug)]
 pub(crate) struct Program {
     gpu: Arc<Gpu>,
-    program: hcq::Program,
-    signatures: HashMap<String, Arc<Signature>>,
+    program: Held<hcq::Program>,
 }
 
 impl Program {
-    pub fn load(gpu: &Arc<Gpu>, cubin: &[u8]) -> Result<Self, hcq::Error> {
-        let program = gpu.device.load(cubin)?;
-        let mut listed = crate::layout::parameters(cubin);
-        let signatures = program.kernels().map(|kernel| {
-            let name = kernel.name().to_owned();
-            let parameters = listed.remove(&name).unwrap_or_default();
-            (name.clone(), Arc::new(Signature { kernel: name, parameters, bytes: kernel.param_bytes() }))
-        });
-        let signatures = signatures.collect();
-        Ok(Self { gpu: gpu.clone(), program, signatures })
+    pub fn load(py: Python<'_>, gpu: &Arc<Gpu>, cubin: &[u8]) -> Result<Self, Failure> {
+        let device = gpu.device()?;
+        let program = gpu.hold("program", away(py, || device.load(cubin))?)?;
+        Ok(Self { gpu: gpu.clone(), program })
     }
 }
 
@@ -39,33 +33,33 @@ impl Program {
 impl Program {
     /// The kernel of that name, mangled where the compiler mangled it.
     fn __getitem__(&self, name: &str) -> Result<Kernel, Failure> {
-        let kernel = self.program.kernel(name)?;
-        let unknown = || {
-            Arc::new(Signature { kernel: name.to_owned(), parameters: vec![], bytes: kernel.param_bytes() })
-        };
-        let signature = self.signatures.get(name).cloned().unwrap_or_else(unknown);
+        let kernel = self.program.get()?.kernel(name)?;
+        let signature = Arc::new(Signature::new(&kernel));
+        let kernel = self.gpu.hold("kernel", kernel)?;
         Ok(Kernel(Arc::new(Parts { gpu: self.gpu.clone(), kernel, signature })))
     }
 
-    fn __contains__(&self, name: &str) -> bool {
-        self.program.kernels().any(|kernel| kernel.name() == name)
+    fn __contains__(&self, name: &str) -> Result<bool, Failure> {
+        Ok(self.program.get()?.kernels().any(|kernel| kernel.name() == name))
     }
 
-    fn __len__(&self) -> usize {
-        self.program.kernels().count()
+    fn __len__(&self) -> Result<usize, Failure> {
+        Ok(self.program.get()?.kernels().count())
     }
 
     fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        Ok(self.keys().into_pyobject(py)?.try_iter()?.into_any())
+        Ok(self.keys()?.into_pyobject(py)?.try_iter()?.into_any())
     }
 
     /// Names of the kernels.
-    fn keys(&self) -> Vec<String> {
-        self.program.kernels().map(|kernel| kernel.name().to_owned()).collect()
+    fn keys(&self) -> Result<Vec<String>, Failure> {
+        Ok(self.program.get()?.kernels().map(|kernel| kernel.name().to_owned()).collect())
     }
 
     fn __repr__(&self) -> String {
-        format!("<hcq program of {}>", self.keys().join(", "))
+        self.keys().map_or("<hcq program, closed>".to_owned(), |keys| {
+            format!("<hcq program of {}>", keys.join(", "))
+        })
     }
 }
 
@@ -73,7 +67,7 @@ impl Program {
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub gpu: Arc<Gpu>,
-    pub kernel: hcq::Kernel,
+    pub kernel: Held<hcq::Kernel>,
     pub signature: Arc<Signature>,
 }
 
@@ -95,49 +89,49 @@ impl Kernel {
     /// Its name.
     #[getter]
     fn name(&self) -> &str {
-        self.0.kernel.name()
+        &self.0.signature.kernel
     }
 
     /// Registers of a thread.
     #[getter]
-    fn registers(&self) -> u32 {
-        self.0.kernel.registers()
+    fn registers(&self) -> Result<u32, Failure> {
+        Ok(self.0.kernel.get()?.registers())
     }
 
     /// Bytes of static shared memory of a block.
     #[getter]
-    fn static_shared(&self) -> u32 {
-        self.0.kernel.static_shared()
+    fn static_shared(&self) -> Result<u32, Failure> {
+        Ok(self.0.kernel.get()?.static_shared())
     }
 
     /// Bytes of stack of a thread.
     #[getter]
-    fn local_bytes(&self) -> u32 {
-        self.0.kernel.local_bytes()
+    fn local_bytes(&self) -> Result<u32, Failure> {
+        Ok(self.0.kernel.get()?.local_bytes())
     }
 
     /// Most threads of a block.
     #[getter]
-    fn max_threads(&self) -> u32 {
-        self.0.kernel.max_threads()
+    fn max_threads(&self) -> Result<u32, Failure> {
+        Ok(self.0.kernel.get()?.max_threads())
     }
 
     /// GPU address of the code.
     #[getter]
-    fn address(&self) -> u64 {
-        self.0.kernel.address().raw()
+    fn address(&self) -> Result<u64, Failure> {
+        Ok(self.0.kernel.get()?.address().raw())
     }
 
     /// Bytes of code.
     #[getter]
-    fn code_bytes(&self) -> u64 {
-        self.0.kernel.code_bytes()
+    fn code_bytes(&self) -> Result<u64, Failure> {
+        Ok(self.0.kernel.get()?.code_bytes())
     }
 
     /// Bytes of all parameters.
     #[getter]
     fn parameter_bytes(&self) -> u32 {
-        self.0.kernel.param_bytes()
+        self.0.signature.bytes
     }
 
     /// Offset and size in bytes of each parameter; empty where the cubin does not list them.
@@ -148,8 +142,8 @@ impl Kernel {
 
     /// Blocks of `threads` threads with `shared` bytes of dynamic shared memory that an SM holds at once.
     #[pyo3(signature = (threads, shared = 0))]
-    fn blocks_per_sm(&self, threads: u32, shared: u32) -> u32 {
-        self.0.kernel.blocks_per_sm(threads, shared)
+    fn blocks_per_sm(&self, threads: u32, shared: u32) -> Result<u32, Failure> {
+        Ok(self.0.kernel.get()?.blocks_per_sm(threads, shared))
     }
 
     /// The occupancy of an SM by such blocks; None for an SM whose limits are not known.
@@ -160,7 +154,7 @@ impl Kernel {
         threads: u32,
         shared: u32,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let Some(found) = self.0.kernel.occupancy(threads, shared) else { return Ok(None) };
+        let Some(found) = self.0.kernel.get()?.occupancy(threads, shared) else { return Ok(None) };
         let fields = [
             ("blocks_per_sm", found.blocks_per_sm.into_pyobject(py)?.into_any()),
             ("warps_per_sm", found.warps_per_sm.into_pyobject(py)?.into_any()),
@@ -179,7 +173,10 @@ impl Kernel {
 
 /// Sides of a grid or a block.
 fn sides(value: &Bound<'_, PyAny>, what: &str) -> Result<[u32; 3], Failure> {
-    let bad = || Failure::kind(format!("{what} is {value}: a number, or a tuple of one to three"));
+    let bad = || {
+        let text = format!("{what}: {value} is no number from 0 to 2^32 - 1, and no tuple of one to three");
+        Failure::kind(text)
+    };
     let given: Vec<u32> = match value.cast::<PyTuple>() {
         Ok(tuple) => tuple.extract().map_err(|_| bad())?,
         Err(_) => vec![value.extract().map_err(|_| bad())?],
@@ -199,7 +196,7 @@ pub(crate) fn config(
     shared: u32,
     blocks_per_sm: u32,
 ) -> Result<LaunchConfig, Failure> {
-    let shape = LaunchConfig::new(sides(grid, "the grid")?, sides(block, "the block")?);
+    let shape = LaunchConfig::new(sides(grid, "grid")?, sides(block, "block")?);
     Ok(shape.with_dynamic_shared(shared).with_blocks_per_sm(blocks_per_sm))
 }
 
@@ -223,14 +220,19 @@ impl Launcher {
         blocks_per_sm: u32,
         queue: Option<&Bound<'_, Queue>>,
     ) -> Result<SyncPoint, Failure> {
-        let lane = lane(py, &self.parts.gpu, queue)?;
-        let args = self.parts.signature.args(args)?;
+        let Parts { gpu, kernel, signature } = &*self.parts;
+        let (lane, kernel) = (gpu.lane(py, queue)?, kernel.get()?);
+        let args = signature.args(args)?;
         let shape = self.shape.with_dynamic_shared(shared).with_blocks_per_sm(blocks_per_sm);
+        let mut is_recorded = false;
         let point = lane.with(py, |queue| {
-            // SAFETY: as the crate's documentation says.
-            unsafe { queue.launch(&self.parts.kernel, shape, &args) }?;
+            if !is_recorded {
+                // SAFETY: as the crate's documentation says.
+                unsafe { queue.launch(&kernel, shape, &args) }?;
+                is_recorded = true;
+            }
             queue.submit()
         })?;
-        Ok(SyncPoint(point))
+        Ok(SyncPoint(gpu.hold("point", point)?))
     }
 }

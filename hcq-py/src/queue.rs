@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::failure::Failure;
-use crate::lane::Queue;
+use crate::gpu::Queue;
 use crate::memory::Buffer;
 use crate::point::{SyncPoint, Timestamp};
 use crate::program::{Kernel, config};
@@ -26,8 +26,9 @@ impl Queue {
     ) -> Result<(), Failure> {
         let parts = &kernel.get().0;
         let (args, shape) = (parts.signature.args(args)?, config(grid, block, shared, blocks_per_sm)?);
+        let kernel = parts.kernel.get()?;
         // SAFETY: as the crate's documentation says.
-        self.lane.with(py, |queue| unsafe { queue.launch(&parts.kernel, shape, &args) })
+        self.lane.get()?.with(py, |queue| unsafe { queue.launch(&kernel, shape, &args) })
     }
 
     /// Records a copy of `size` bytes, by default to the end of the shorter rest.
@@ -42,12 +43,14 @@ impl Queue {
         size: Option<u64>,
     ) -> Result<(), Failure> {
         let copy = Copy::new(source, target, source_offset, target_offset, size)?;
-        self.lane.with(py, |queue| queue.copy(&copy.source, copy.from, &copy.target, copy.to, copy.size))
+        self.lane
+            .get()?
+            .with(py, |queue| queue.copy(&copy.source, copy.from, &copy.target, copy.to, copy.size))
     }
 
     /// Records a barrier: work recorded later starts after everything recorded so far, and sees its writes.
     fn barrier(&self, py: Python<'_>) -> Result<(), Failure> {
-        self.lane.with(py, |queue| {
+        self.lane.get()?.with(py, |queue| {
             queue.barrier();
             Ok(())
         })
@@ -55,18 +58,20 @@ impl Queue {
 
     /// Records the taking of a time when everything recorded so far has ended.
     fn timestamp(&self, py: Python<'_>) -> Result<Timestamp, Failure> {
-        Ok(Timestamp(self.lane.with(py, hcq::Queue::timestamp)?))
+        let time = self.lane.get()?.with(py, hcq::Queue::timestamp)?;
+        Ok(Timestamp(self.gpu.hold("timestamp", time)?))
     }
 
     /// Work recorded later starts after `point`, which may be another queue's.
     fn wait_for(&self, py: Python<'_>, point: &Bound<'_, SyncPoint>) -> Result<(), Failure> {
-        let point = &point.get().0;
-        self.lane.with(py, |queue| queue.wait_for(point))
+        let point = point.get().0.get()?;
+        self.lane.get()?.with(py, |queue| queue.wait_for(&point))
     }
 
     /// Hands everything recorded to the GPU. Returns a point to wait for.
     fn submit(&self, py: Python<'_>) -> Result<SyncPoint, Failure> {
-        Ok(SyncPoint(self.lane.with(py, hcq::Queue::submit)?))
+        let point = self.lane.get()?.with(py, hcq::Queue::submit)?;
+        Ok(SyncPoint(self.gpu.hold("point", point)?))
     }
 }
 

@@ -120,7 +120,7 @@ pub use memory::plain::Plain;
 pub use objects::args::{Args, Argument};
 pub use objects::buffer::{Buffer, BufferAt};
 pub use objects::program::Program;
-pub use options::{DeviceOptions, Selector};
+pub use options::{DeviceOptions, Interleave, Selector};
 pub use profile::{BadProfile, CommandMemory, Descriptor, Preemption, Profile, Release, Subcontext};
 pub use program::images::Images;
 pub use program::kernel::Kernel;

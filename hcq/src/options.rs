@@ -72,6 +72,49 @@ impl fmt::Display for Selector {
     }
 }
 
+/// A level of a Jetson's run list (`NVGPU_RUNLIST_INTERLEAVE_LEVEL_*` of nvgpu.h): all work of a higher level stands
+/// there before each of a lower one (source: nvgpu, common/fifo/runlist.c, `nvgpu_runlist_append_prio` and its
+/// callers).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Interleave {
+    /// The driver's default.
+    Low,
+    /// Between the two.
+    Medium,
+    /// The most often.
+    High,
+}
+
+impl FromStr for Interleave {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self, Error> {
+        match name {
+            "low" => Ok(Self::Low),
+            "medium" => Ok(Self::Medium),
+            "high" => Ok(Self::High),
+            _ => Err(Self::refused(name, "low, medium or high")),
+        }
+    }
+}
+
+impl fmt::Display for Interleave {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        })
+    }
+}
+
+impl Interleave {
+    pub(crate) fn refused(value: impl fmt::Display, expected: &'static str) -> Error {
+        let (variable, value) = ("interleave", value.to_string());
+        Error::Open(OpenError::UnknownSetting { variable, value, expected: expected.into() })
+    }
+}
+
 /// Options of a device. [`DeviceOptions::default`] is right for everything but tests and measurements.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -115,6 +158,10 @@ pub struct DeviceOptions {
     /// The time slice of this device on a Jetson's GPU when others wait, 1 to 50 ms; `None` for the driver's
     /// 1.024 ms. A longer slice means fewer switches beside a desktop, and a less smooth one.
     pub timeslice: Option<Duration>,
+    /// How often this device's work appears on the list that a Jetson's GPU goes through when others wait; `None` for
+    /// the driver's, which is low. Refused on the desktop driver, which has no such setting, and by a driver whose
+    /// scheduling a daemon has locked (`EPERM`).
+    pub interleave: Option<Interleave>,
     /// Time for which a wait spins before it yields and then sleeps; `None` for the device's own choice.
     pub spin: Option<Duration>,
     /// Most bytes of freed buffers above 256 KiB that the device keeps for later ones of about their size: the
@@ -235,6 +282,7 @@ impl Default for DeviceOptions {
             profile: Profile::default(),
             switch_limit: Some(Duration::from_secs(10)),
             timeslice: None,
+            interleave: None,
             spin: None,
             keep_freed: None,
             timeline_start: 0,
@@ -316,6 +364,15 @@ mod tests {
         }
         assert_eq!(super::profile(None).unwrap(), Profile::default());
         assert_eq!(super::profile(Some(OsString::new())).unwrap(), Profile::default());
+    }
+
+    #[test]
+    fn every_level_parses_from_its_own_name() {
+        for level in [Interleave::Low, Interleave::Medium, Interleave::High] {
+            assert_eq!(level.to_string().parse::<Interleave>().ok(), Some(level));
+        }
+        let error = "highest".parse::<Interleave>().unwrap_err().to_string();
+        assert_eq!(error, "interleave is \"highest\": expected low, medium or high");
     }
 
     #[test]

@@ -17,8 +17,8 @@ const EXAMPLES: [(&str, &str, &str); 6] = [
 
 const LOOP: &str = "\
 50 cycles: the state is 762.5
-HCQ_ERROR_LAUNCH_ARGUMENTS: kernel axpy takes 24 bytes of parameters, 16 were given
-  hint: pass every parameter, in order, with its own width
+HCQ_ERROR_LAUNCH_ARGUMENT_COUNT: axpy takes 4 arguments, of 8, 8, 4, 4 bytes; 2 were given
+  hint: pass every parameter, in order, with its own width; arguments are counted from 0
 ";
 
 fn source(name: &str) -> String {

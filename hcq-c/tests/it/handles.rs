@@ -247,21 +247,21 @@ impl World {
                     _ if list.failed.is_some() => list.failed.unwrap(),
                     _ if list.args.iter().any(foreign) => HCQ_ERROR_FOREIGN_DEVICE,
                     _ if queue.copies => HCQ_ERROR_QUEUE_WRONG_QUEUE,
-                    _ if queue.device != 0 => HCQ_ERROR_FOREIGN_DEVICE,
+                    [Argument::Buffer { .. }, Argument::Word(_)] if queue.device != 0 => {
+                        HCQ_ERROR_FOREIGN_DEVICE
+                    }
                     [Argument::Buffer { object, .. }, Argument::Word(word)] => {
                         words = Some((object, word));
                         HCQ_OK
                     }
-                    // An address that is made of numbers: a launch that the model does not make.
-                    [Argument::Word(_), Argument::Word(_), Argument::Word(_)] => return Ok(()),
-                    _ => HCQ_ERROR_LAUNCH_ARGUMENTS,
+                    [_, _] => HCQ_ERROR_LAUNCH_ARGUMENT_WIDTH,
+                    _ => HCQ_ERROR_LAUNCH_ARGUMENT_COUNT,
                 }
             }
             // A handle that is null stands for no arguments.
             (HCQ_OK, _, None) => match &self.handles[at.unwrap()] {
                 queue if queue.copies => HCQ_ERROR_QUEUE_WRONG_QUEUE,
-                queue if queue.device != 0 => HCQ_ERROR_FOREIGN_DEVICE,
-                _ => HCQ_ERROR_LAUNCH_ARGUMENTS,
+                _ => HCQ_ERROR_LAUNCH_ARGUMENT_COUNT,
             },
             (HCQ_OK, refused, _) | (refused, _, _) => refused,
         };

@@ -42,6 +42,9 @@ static void opening(void)
     options.conservative = 7;
     EXPECT(HCQ_ERROR_VALUE, hcq_device_open("sim", &options, &device));
     options.conservative = 1;
+    options.interleave = 3;
+    EXPECT(HCQ_ERROR_VALUE, hcq_device_open("sim", &options, &device));
+    options.interleave = 2;
     options.profile = "release = never";
     EXPECT(HCQ_ERROR_VALUE, hcq_device_open("sim", &options, &device));
     options.profile = "release = host";
@@ -134,9 +137,9 @@ static void launches(hcq_device *device, hcq_device *another, hcq_queue *queue, 
     OK(hcq_buffer_alloc(another, 64, &foreign));
     OK(hcq_queue_open_copy(device, &copies));
     OK(hcq_args_new(&args));
-    EXPECT(HCQ_ERROR_LAUNCH_ARGUMENTS, hcq_queue_launch(queue, fill, &one, NULL));
+    EXPECT(HCQ_ERROR_LAUNCH_ARGUMENT_COUNT, hcq_queue_launch(queue, fill, &one, NULL));
     OK(hcq_args_buffer(args, buffer));
-    EXPECT(HCQ_ERROR_LAUNCH_ARGUMENTS, hcq_queue_launch(queue, fill, &one, args));
+    EXPECT(HCQ_ERROR_LAUNCH_ARGUMENT_COUNT, hcq_queue_launch(queue, fill, &one, args));
     OK(hcq_args_u32(args, 1));
     EXPECT(HCQ_ERROR_POINTER, hcq_queue_launch(queue, fill, NULL, args));
     EXPECT(HCQ_ERROR_HANDLE_NULL, hcq_queue_launch(queue, NULL, &one, args));
@@ -197,6 +200,11 @@ static void waits(hcq_device *device, hcq_device *another, hcq_queue *queue, hcq
     OK(hcq_point_is_done(point, &done));
     if (done)
         bad++;
+    EXPECT(HCQ_ERROR_QUEUE_TIMEOUT, hcq_buffer_wait(gate, 0));
+    EXPECT(HCQ_ERROR_VALUE, hcq_buffer_wait(gate, -1));
+    EXPECT(HCQ_ERROR_HANDLE_NULL, hcq_buffer_wait(NULL, 0));
+    EXPECT(HCQ_ERROR_VALUE, hcq_queue_set_patience(queue, -1));
+    OK(hcq_queue_set_patience(queue, SECONDS));
     EXPECT(HCQ_ERROR_NOT_TAKEN, hcq_timestamp_ns(time, &ns));
     EXPECT(HCQ_ERROR_NOT_TAKEN, hcq_timestamp_elapsed(time, time, &between));
     EXPECT(HCQ_ERROR_FOREIGN_DEVICE, hcq_queue_wait_for(other, point));
@@ -238,7 +246,7 @@ static void graphs(hcq_device *device, hcq_device *another, hcq_queue *queue, hc
     OK(hcq_graph_begin(device, &second));
     OK(hcq_graph_launch(second, fill, &one, args, &foreign));
     OK(hcq_graph_launch(builder, fill, &one, args, &node));
-    EXPECT(HCQ_ERROR_LAUNCH_ARGUMENTS, hcq_graph_launch(builder, fill, &one, NULL, NULL));
+    EXPECT(HCQ_ERROR_LAUNCH_ARGUMENT_COUNT, hcq_graph_launch(builder, fill, &one, NULL, NULL));
     EXPECT(HCQ_ERROR_LAUNCH_FOREIGN_NODE,
            hcq_graph_launch_after(builder, fill, &one, args, &foreign, 1, NULL));
     EXPECT(HCQ_ERROR_LAUNCH_FOREIGN_NODE, hcq_graph_launch_early(builder, fill, &one, args, foreign, NULL));

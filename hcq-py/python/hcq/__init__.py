@@ -40,13 +40,14 @@ from ._hcq import (
     open,
 )
 from .errors import (
+    ArgumentError,
+    Closed,
     CompileError,
     DeviceLost,
     DriverError,
     Error,
     ForeignDevice,
     Forked,
-    Freed,
     GpuFault,
     LaunchError,
     NoCompiler,
@@ -65,9 +66,11 @@ from .source import Source
 _atexit.register(_hcq.end)
 
 __all__ = [
+    "ArgumentError",
     "Buffer",
     "BufferAt",
     "ClockPair",
+    "Closed",
     "CompileError",
     "Device",
     "DeviceLost",
@@ -76,7 +79,6 @@ __all__ = [
     "Fault",
     "ForeignDevice",
     "Forked",
-    "Freed",
     "GpuFault",
     "Graph",
     "GraphBuilder",

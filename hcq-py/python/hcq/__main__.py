@@ -14,8 +14,8 @@ from hcq.source import of_this_python
 
 def info(device: str | None, as_json: bool) -> None:
     """Prints a device's description."""
-    opened = hcq.open(device)
-    facts = {"version": hcq.__version__, **asdict(opened.info), "free_memory": opened.free_memory}
+    with hcq.open(device) as opened:
+        facts = {"version": hcq.__version__, **asdict(opened.info), "free_memory": opened.free_memory}
     try:
         path, version = _hcq.ptxas(of_this_python())
         facts["ptxas"] = f"{version} ({path})"

@@ -37,8 +37,8 @@ class RangeError(Error, builtins.ValueError):
     """A range is not inside a buffer, is empty, or cannot lie where it is to lie."""
 
 
-class Freed(Error, builtins.ValueError):
-    """The buffer was freed before."""
+class Closed(Error, builtins.ValueError):
+    """The object, or its device, was closed before."""
 
 
 class ProgramError(Error):
@@ -59,6 +59,10 @@ class NoCompiler(CompileError):
 
 class LaunchError(Error):
     """A launch, or a node or an argument of a graph, is refused."""
+
+
+class ArgumentError(LaunchError, builtins.TypeError):
+    """An argument is not what the kernel takes there; the text names it, its size and what was given."""
 
 
 class QueueError(Error):

@@ -57,6 +57,12 @@ def test_what_has_memory_or_a_shape_makes_a_buffer(device):
 @pytest.mark.parametrize(
     ("data", "dtype", "error", "says"),
     [
+        (np.zeros(0), None, hcq.RangeError, "at least one byte"),
+        ((3, 0), "float32", hcq.RangeError, "at least one byte"),
+        (-5, None, OverflowError, "data: -5"),
+        (np.zeros(4, [("a", "O")]), None, TypeError, "data: "),
+        (4, [("a", "O")], TypeError, "dtype: "),
+        (np.zeros(2, "f4"), "f8", TypeError, "data: the elements are float32, not float64"),
         ([1.5, 2.5], None, TypeError, "numpy array"),
         ("text", None, TypeError, "no memory to copy from"),
         (None, None, TypeError, "no memory to copy from"),
@@ -68,12 +74,55 @@ def test_what_has_memory_or_a_shape_makes_a_buffer(device):
         (b"abc", "int16", ValueError, "3 bytes"),
         (np.zeros(2, "datetime64[s]"), None, TypeError, "no memory"),
         (np.zeros(2, ">i4"), None, TypeError, ">i"),
-        (np.zeros(2, [("a", "i4")]), None, TypeError, "format"),
     ],
 )
 def test_what_makes_no_buffer_is_named(device, data, dtype, error, says):
     with pytest.raises(error, match=says):
         device.buffer(data, dtype)
+
+
+@pytest.mark.parametrize("fields", [[("x", "f4"), ("n", "u2"), ("at", "i4", (2, 2))], {"names": ["a"], "formats": ["f8"]}])
+@pytest.mark.parametrize("align", [False, True])
+def test_structures_keep_their_type(device, fields, align):
+    dtype = np.dtype(fields, align=align)
+    values = np.frombuffer(random.Random(2).randbytes(6 * dtype.itemsize), dtype).reshape(2, 3)
+    for buffer in (device.buffer(values), device.host_buffer(values), device.buffer(values.tobytes(), dtype)):
+        assert buffer.dtype == dtype and buffer.nbytes == values.nbytes
+        assert buffer.read().dtype == dtype and buffer.read().tobytes() == values.tobytes()
+    empty = device.host_buffer(values.shape, dtype)
+    seen = np.asarray(empty)
+    assert seen.dtype == dtype and seen.shape == (2, 3) and not seen.flags.owndata
+    seen[:] = values
+    assert empty.read_bytes() == values.tobytes()
+    with pytest.raises(BufferError, match="no structures"):
+        empty.__dlpack__()
+
+
+def test_bfloat16_has_no_array_of_numpy(device):
+    buffer = device.host_buffer((2, 3), "bfloat16")
+    assert (buffer.dtype, buffer.nbytes) == ("bfloat16", 12)
+    buffer.write(np.arange(6, dtype=np.uint16))
+    assert buffer.read_bytes() == np.arange(6, dtype=np.uint16).tobytes()
+    with pytest.raises(BufferError, match="bfloat16"):
+        memoryview(buffer)
+
+
+def test_targets_and_sources_are_named(device):
+    buffer = device.buffer(8)
+    for call, name in [
+        (lambda: buffer.read_into(8), "target: "),
+        (lambda: buffer.read_into(b"12345678"), "target: "),
+        (lambda: buffer.write(8.5j), "data: "),
+        (lambda: device.load(8), "code: "),
+        (lambda: device.buffer(4096, address=1 << 60), "address: "),
+        (lambda: hcq.open("sim", patience=-1), "patience: "),
+        (lambda: hcq.open("sim", profile="x = y"), "profile: "),
+        (lambda: hcq.open("sim", interleave="highest"), "interleave is "),
+        (lambda: buffer.wait(-1), "timeout: "),
+    ]:
+        with pytest.raises((TypeError, ValueError, BufferError, hcq.OpenError)) as found:
+            call()
+        assert str(found.value).startswith(name), found.value
 
 
 def test_a_buffer_is_a_model_of_bytes(device):
@@ -121,12 +170,12 @@ def test_a_view_keeps_its_buffer_and_keeps_it_from_being_freed(device, see):
     buffer = device.host_buffer(np.arange(8, dtype=np.uint8))
     view = see(buffer)
     with pytest.raises(BufferError, match="1 views"):
-        buffer.free()
+        buffer.close()
     part = view[2:4]
     del view
     gc.collect()
     with pytest.raises(BufferError):
-        buffer.free()
+        buffer.close()
     gone = weakref.ref(buffer)
     del buffer
     gc.collect()
@@ -137,7 +186,7 @@ def test_a_view_keeps_its_buffer_and_keeps_it_from_being_freed(device, see):
     assert part[0] == 77
     del part
     gc.collect()
-    buffer.free()
+    buffer.close()
     del buffer
     gc.collect()
     assert gone() is None
@@ -148,7 +197,7 @@ def test_a_capsule_that_nobody_takes_gives_its_view_back(device):
     for version in (None, (0, 8), (1, 0), (1, 9)):
         capsule = buffer.__dlpack__(max_version=version)
         with pytest.raises(BufferError):
-            buffer.free()
+            buffer.close()
         del capsule
     gc.collect()
     with pytest.raises(BufferError):
@@ -156,7 +205,7 @@ def test_a_capsule_that_nobody_takes_gives_its_view_back(device):
     with pytest.raises(BufferError):
         buffer.__dlpack__(dl_device=(2, 0))
     assert buffer.__dlpack_device__() == (1, 0)
-    buffer.free()
+    buffer.close()
 
 
 def test_gpu_memory_is_not_shown(device):
@@ -166,16 +215,15 @@ def test_gpu_memory_is_not_shown(device):
             see(buffer)
 
 
-def test_a_freed_buffer_is_an_error_wherever_it_goes(device, vecadd):
+def test_a_closed_buffer_is_an_error_wherever_it_goes(device, vecadd):
     for make in (device.buffer, device.host_buffer):
         buffer, other = make(64), device.buffer(64)
         place = buffer.at(4)
-        buffer.free()
-        assert buffer.freed and "freed" in repr(buffer)
+        buffer.close()
+        assert buffer.closed and "closed" in repr(buffer)
         calls = [
             buffer.read,
             buffer.read_bytes,
-            buffer.free,
             lambda: buffer.at(0),
             lambda: buffer.write(b"1"),
             lambda: buffer.read_into(bytearray(1)),
@@ -190,10 +238,10 @@ def test_a_freed_buffer_is_an_error_wherever_it_goes(device, vecadd):
             lambda: device.graph().launch(vecadd, 1, 1, other, other, buffer, 1),
         ]
         for call in calls:
-            with pytest.raises(hcq.Freed) as found:
+            with pytest.raises(hcq.Closed) as found:
                 call()
             assert found.value.code == "HANDLE_FREED"
-    with pytest.raises(hcq.Freed):
+    with pytest.raises(hcq.Closed):
         memoryview(buffer)
 
 

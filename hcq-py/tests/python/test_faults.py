@@ -42,7 +42,7 @@ def test_the_device_is_lost_with_the_same_report_and_another_one_opens():
         with pytest.raises(hcq.DeviceLost) as found:
             call()
         assert found.value.code == "LOST" and found.value.fault == error.fault
-    buffer.free()
+    buffer.close()
     assert hcq.open("sim").buffer(b"abc").read_bytes() == b"abc"
 
 

@@ -63,11 +63,13 @@ def test_a_parameter_takes_what_has_its_size(device, program, factor, expected):
 @pytest.mark.parametrize(
     ("change", "error", "says"),
     [
-        ({3: None}, TypeError, "argument 3 of vecadd: the parameter has 4 bytes"),
+        ({3: None}, TypeError, "argument 3 of vecadd has 4 bytes, one of 8 was given"),
+        ({3: b""}, hcq.ArgumentError, "argument 3 of vecadd has 4 bytes, one of 0 was given"),
+        ({1: np.float32(1)}, hcq.LaunchError, "argument 1 of vecadd has 8 bytes, one of 4 was given"),
         ({3: "8"}, TypeError, "argument 3 of vecadd: a str is no argument"),
-        ({3: np.int64(8)}, TypeError, "the parameter has 4 bytes, a int64 has 8"),
-        ({3: ctypes.c_double(8)}, TypeError, "the parameter has 4 bytes, a c_double has 8"),
-        ({3: b"12345"}, TypeError, "the parameter has 4 bytes, the value has 5"),
+        ({3: np.int64(8)}, TypeError, "argument 3 of vecadd has 4 bytes, one of 8 was given"),
+        ({3: ctypes.c_double(8)}, TypeError, "argument 3 of vecadd has 4 bytes, one of 8 was given"),
+        ({3: b"12345"}, TypeError, "argument 3 of vecadd has 4 bytes, one of 5 was given"),
         ({3: 1 << 32}, OverflowError, "4294967296 does not fit into 4 bytes"),
         ({3: -(1 << 31) - 1}, OverflowError, "does not fit into 4 bytes"),
         ({3: 10**30}, OverflowError, "does not fit"),
@@ -91,8 +93,24 @@ def test_what_a_parameter_does_not_take_is_named(device, vecadd, change, error, 
 def test_too_few_and_too_many_are_counted(device, vecadd):
     buffer = device.buffer(64)
     for args in ((), (buffer,), (buffer,) * 3, (buffer,) * 3 + (1, 1)):
-        with pytest.raises(TypeError, match=f"takes 4 arguments, of 8, 8, 8, 4 bytes; {len(args)} were given"):
+        with pytest.raises(TypeError, match=f"takes 4 arguments, of 8, 8, 8, 4 bytes; {len(args)} were given") as found:
             vecadd[1, 8](*args)
+        assert found.value.code == "LAUNCH_ARGUMENT_COUNT" and "every parameter" in found.value.hint
+
+
+def test_a_structure_of_all_parameters_is_taken_for_all(device, vecadd):
+    class Parameters(ctypes.Structure):
+        _fields_ = [("a", ctypes.c_uint64), ("b", ctypes.c_uint64), ("c", ctypes.c_uint64), ("n", ctypes.c_uint32)]
+        _pack_ = 4
+
+    a, c = device.buffer(np.full(8, 3, np.float32)), device.buffer(8, np.float32)
+    whole = Parameters(a.address, a.address, c.address, 8)
+    for argument in (whole, bytes(whole)):
+        c.write(np.zeros(8, np.float32))
+        vecadd[1, 8](argument).wait()
+        assert (c.read() == 6).all()
+    with pytest.raises(hcq.ArgumentError, match="takes 4 arguments"):
+        vecadd[1, 8](bytes(whole)[:-1])
 
 
 @pytest.mark.parametrize(
@@ -116,8 +134,10 @@ def test_too_few_and_too_many_are_counted(device, vecadd):
 )
 def test_shapes_that_cannot_be_launched_are_refused(device, vecadd, shape, error):
     buffer = device.buffer(64)
-    with pytest.raises(error):
+    with pytest.raises(error) as found:
         vecadd[shape](buffer, buffer, buffer, 0)
+    if error is TypeError and isinstance(shape, tuple) and len(shape) == 2:
+        assert str(found.value).startswith("block: " if shape[0] == 1 else "grid: ")
 
 
 def test_options_of_a_launch_are_checked(device, vecadd):

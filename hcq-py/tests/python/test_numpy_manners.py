@@ -44,8 +44,8 @@ def test_numpy_reads_a_buffer_as_an_array(device):
     buffer = device.buffer(np.arange(4))
     assert np.asarray(buffer).tolist() == [0, 1, 2, 3]
     assert np.asarray(buffer, np.float32).dtype == np.float32
-    buffer.free()
-    with pytest.raises(hcq.Freed):
+    buffer.close()
+    with pytest.raises(hcq.Closed):
         np.asarray(buffer)
 
 

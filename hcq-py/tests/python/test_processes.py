@@ -77,14 +77,14 @@ def test_freeing_beside_reading_is_an_error_at_most(device):
                 while True:
                     assert (buffer.read() == 7).all()
                     np.asarray(buffer)[0] = 7
-            except (hcq.Freed, TypeError, ValueError):
-                assert buffer.freed
+            except (hcq.Closed, TypeError, ValueError):
+                assert buffer.closed
 
         def free() -> None:
             started.wait()
-            while not buffer.freed:
+            while not buffer.closed:
                 try:
-                    buffer.free()
+                    buffer.close()
                 except BufferError:
                     pass
 
@@ -160,7 +160,7 @@ def test_a_fork_has_no_device_and_opens_its_own(device, program, vecadd):
             assert not view.any()
             view[:] = 3
         views.clear()
-        host.free()
+        host.close()
         fresh = hcq.open("sim")
         x = fresh.buffer(np.ones(4, np.float32))
         fresh.load(CUBINS)["vecadd"][1, 4](x, x, x, 4).wait()
@@ -201,17 +201,69 @@ def test_forks_beside_threads_that_submit_do_not_hang(device, vecadd):
             thread.join()
 
 
-def test_ctrl_c_ends_a_wait():
-    code = ENDLESS + 'print("waits", flush=True)\npoint.wait(60)'
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None and process.stdout.readline() == "waits\n"
-        time.sleep(0.3)
-        began = time.monotonic()
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=30)
-        assert "KeyboardInterrupt" in errors and time.monotonic() - began < 10
+WAITS = """
+point.wait(60)
+cells.read()
+cells.read_bytes()
+cells.read_into(bytearray(4))
+cells.write(b'1234')
+cells.wait()
+np.asarray(cells)
+[queue.wait_for(point) or queue.submit() for _ in range(10_000)]
+[launch(cells, cells, arrived, 256, 1 << 30) for _ in range(10_000)]
+"""
+
+INTERRUPTED = """
+import os, signal, threading
+launch = device.load(CUBINS)["rule90"][2, 128]
+handled = []
+signal.signal(signal.SIGALRM, lambda *_: handled.append(queue.timestamp()))
+for wait in WAITS.strip().splitlines():
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    threading.Timer(0.1, os.kill, [os.getpid(), signal.SIGINT]).start()
+    began = time.monotonic()
+    try:
+        eval(wait)
+    except KeyboardInterrupt:
+        print("interrupted" if time.monotonic() - began < 1.5 else "late", flush=True)
+print(len(handled))
+"""
+
+
+def test_ctrl_c_ends_whatever_waits_and_handlers_of_others_may_use_the_device():
+    code = f"CUBINS, WAITS = {[str(path) for path in CUBINS]!r}, {WAITS!r}\n"
+    code += ENDLESS.replace("patience=0.2", "patience=2") + INTERRUPTED
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.stderr, done.stdout.split()) == ("", ["interrupted"] * 9 + ["9"])
+
+
+SUBINTERPRETER = """
+import sys
+try:
+    import _interpreters
+    create = lambda: _interpreters.create("legacy")
+except ImportError:
+    import _xxsubinterpreters as _interpreters
+    create = lambda: _interpreters.create(isolated=False) if sys.version_info >= (3, 10) else _interpreters.create()
+if FIRST:
+    import hcq
+_interpreters.run_string(create(), SCRIPT)
+"""
+
+IMPORT = """
+try:
+    import hcq
+except ImportError as error:
+    print(error, flush=True)
+"""
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_a_subinterpreter_is_told_that_it_is_one(first):
+    script = f"import sys; sys.path[:] = {sys.path!r}\n{IMPORT}"
+    code = f"FIRST, SCRIPT = {first}, {script!r}\n{SUBINTERPRETER}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "") and "is a subinterpreter" in done.stdout
 
 
 def test_an_interpreter_ends_with_everything_open():

@@ -56,6 +56,12 @@ def test_times_of_the_gpu_grow(device, vecadd):
     second = queue.timestamp()
     queue.submit().wait()
     assert 0 < first.ns <= second.ns <= device.gpu_time
+    assert second.since(first) == second.ns - first.ns and first.since(second) == first.ns - second.ns
+    foreign = hcq.open("sim").queue()
+    with pytest.raises(hcq.ForeignDevice):
+        second.since(foreign.timestamp())
+    with pytest.raises(hcq.ForeignDevice):
+        queue.wait_for(foreign.submit())
     one, two = device.clock_pair(), device.clock_pair()
     assert one.gpu_ns <= two.gpu_ns and one.cpu_ns <= two.cpu_ns and one.error_ns >= 0
 
@@ -99,17 +105,17 @@ def test_a_graph_replays_with_patches(device, program):
     graph.replay(queue)
     graph.replay(queue=queue)
     assert (y.read() == 111 + 2 * 110).all()
-    other.free()
+    other.close()
     graph.replay().wait()
     assert (y.read() == 111 + 3 * 110).all()
 
     for index, args, error, says in [
         (2, ("1",), TypeError, "argument 2 of axpy"),
-        (2, (np.float64(1),), TypeError, "4 bytes, a float64 has 8"),
-        (1, (other,), hcq.Freed, "freed"),
-        (3, (1, 2), TypeError, "none of number 4"),
-        (9, (1,), TypeError, "none of number 9"),
-        (1 << 63, (1,), TypeError, "none of number"),
+        (2, (np.float64(1),), TypeError, "argument 2 of axpy has 4 bytes, one of 8 was given"),
+        (1, (other,), hcq.Closed, "buffer is closed"),
+        (3, (1, 2), hcq.ArgumentError, "has 4 arguments, a patch names 2 from number 3 on"),
+        (9, (1,), TypeError, "a patch names 1 from number 9 on"),
+        (1 << 63, (1,), TypeError, "has 4 arguments"),
         (-1, (1,), OverflowError, None),
     ]:
         with pytest.raises(error, match=says):

@@ -8,6 +8,7 @@ use goblin::elf::section_header::SHF_ALLOC;
 
 use crate::cubin::error::CubinError;
 use crate::cubin::file::{File, Function, Section, constant_bank};
+use crate::cubin::resources::Parameter;
 use crate::cubin::stack;
 
 /// Memory that must be mapped after the last instruction: instruction prefetch runs past the end.
@@ -48,6 +49,8 @@ pub(crate) struct KernelInfo {
     pub param_base: u32,
     /// Bytes of parameters.
     pub param_bytes: u32,
+    /// The parameters in order; none where the file has no list of all of them.
+    pub parameters: Vec<Parameter>,
     /// Most threads per block the code was compiled for.
     pub max_threads: u32,
     /// Exact block the code was compiled for.
@@ -168,6 +171,17 @@ pub(super) fn apply(image: &mut [u8], r: &Relocation, base: u64) -> Result<(), C
     Ok(())
 }
 
+/// Whether `parameters` are all of the `bytes` that a kernel takes: each once, one after the other.
+fn is_whole(parameters: &[Parameter], bytes: u32) -> bool {
+    let mut end = 0;
+    let in_order = parameters.iter().enumerate().all(|(i, parameter)| {
+        let (offset, before) = (u32::from(parameter.offset), end);
+        end = offset.saturating_add(parameter.size_bytes);
+        usize::from(parameter.ordinal) == i && offset >= before
+    });
+    in_order && end == bytes
+}
+
 #[derive(Default)]
 struct Loader {
     /// By section index.
@@ -267,6 +281,7 @@ impl Loader {
             stack,
             param_base,
             param_bytes,
+            parameters: if is_whole(&needs.parameters, param_bytes) { needs.parameters } else { Vec::new() },
             max_threads: threads.min(1024),
             required_block: needs.required_block,
             banks: banks.collect(),

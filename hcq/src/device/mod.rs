@@ -22,7 +22,7 @@ use crate::objects::shared::Shared;
 #[cfg(feature = "sim")]
 use crate::observer::checker;
 use crate::observer::{Observer, Unobserved};
-use crate::options::{DeviceOptions, Selector};
+use crate::options::{DeviceOptions, Interleave, Selector};
 use crate::profile::{CommandMemory, Preemption};
 use crate::program::images::Images;
 use crate::program::scratch;
@@ -180,6 +180,7 @@ impl Device {
             preemption: options.profile.preemption.unwrap_or(Preemption::WaitForIdle),
             switch_limit: options.switch_limit,
             timeslice: options.timeslice,
+            interleave: options.interleave,
         };
         Ok((Nvgpu::open(sys, kind, log, settings)?, options))
     }
@@ -190,6 +191,9 @@ impl Device {
         log: Box<dyn KernelLog>,
         options: DeviceOptions,
     ) -> Result<Self, Error> {
+        if let Some(level) = options.interleave {
+            return Err(Interleave::refused(level, "nothing, as the desktop driver has no such levels"));
+        }
         let options = options.resolve()?;
         let backend = Rm::open(sys, log, options.patience)?;
         Self::of(Arc::new(backend), Arc::new(Unobserved), options)

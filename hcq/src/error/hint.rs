@@ -126,10 +126,13 @@ impl LaunchError {
             }
             Self::ForeignNode { .. } => Some("patch a graph with the nodes that its own builder returned"),
             Self::NotALaunch { .. } => Some("only launches have arguments; record a copy anew to change it"),
-            Self::Arguments { .. } => Some("pass every parameter, in order, with its own width"),
-            Self::NoArgument { .. } | Self::ArgumentWidth { .. } => {
-                Some("count the arguments from 0, as the launch was given them, and replace each by its like")
+            Self::Arguments { .. } | Self::ArgumentCount { .. } | Self::ArgumentWidth { .. } => {
+                Some("pass every parameter, in order, with its own width; arguments are counted from 0")
             }
+            Self::ArgumentPlace { .. } => {
+                Some("give each argument the alignment of its type: that of a struct's largest member")
+            }
+            Self::NoArgument { .. } => Some("count the arguments from 0, as the launch was given them"),
             Self::Limit { .. } | Self::Alignment { .. } | Self::Qmd { .. } => None,
         }
     }

@@ -42,7 +42,7 @@ pub enum LaunchError {
         /// The kernel.
         kernel: String,
     },
-    /// The arguments do not match the kernel's parameters.
+    /// The arguments have other bytes than the parameters of a kernel whose cubin does not list them.
     #[error("kernel {} takes {expected} bytes of parameters, {given} were given", Shown(kernel))]
     Arguments {
         /// The kernel.
@@ -51,6 +51,16 @@ pub enum LaunchError {
         expected: u32,
         /// Bytes the arguments occupy.
         given: u32,
+    },
+    /// Too few arguments, or too many.
+    #[error("{} takes {} arguments, of {} bytes; {given} were given", Shown(kernel), sizes.len(), list(sizes))]
+    ArgumentCount {
+        /// The kernel.
+        kernel: String,
+        /// Bytes of each parameter.
+        sizes: Vec<u32>,
+        /// The number of arguments.
+        given: usize,
     },
     /// A patch names arguments that the launch does not have.
     #[error(
@@ -67,7 +77,7 @@ pub enum LaunchError {
         /// How many the launch has.
         count: usize,
     },
-    /// A patch would replace an argument by one of another width.
+    /// An argument has another width than the parameter of its number, or than the one that a patch replaces.
     #[error("argument {index} of {} has {expected} bytes, one of {given} was given", Shown(kernel))]
     ArgumentWidth {
         /// The kernel.
@@ -77,6 +87,21 @@ pub enum LaunchError {
         /// Its width in bytes.
         expected: usize,
         /// The width that was given.
+        given: usize,
+    },
+    /// An argument lies at another place than the parameter of its number, as it has another alignment.
+    #[error(
+        "argument {index} of {} lies at byte {expected} of the parameters, the one that was given at byte {given}",
+        Shown(kernel)
+    )]
+    ArgumentPlace {
+        /// The kernel.
+        kernel: String,
+        /// Number of the argument, counted from 0.
+        index: usize,
+        /// The parameter's first byte.
+        expected: usize,
+        /// The argument's first byte.
         given: usize,
     },
     /// An argument was given an alignment that none can have.
@@ -113,6 +138,10 @@ pub enum LaunchError {
         /// Number of the graph that was called, as its own nodes print it.
         graph: u64,
     },
+}
+
+fn list(sizes: &[u32]) -> String {
+    sizes.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn shape([x, y, z]: &[u32; 3]) -> String {

@@ -18,10 +18,10 @@ pub enum OpenError {
         /// The name asked for.
         name: String,
     },
-    /// An environment variable has a value that means nothing.
+    /// An environment variable, or an option of the device, has a value that means nothing there.
     #[error("{variable} is {value:?}: expected {expected}")]
     UnknownSetting {
-        /// The variable.
+        /// The variable or option.
         variable: &'static str,
         /// Its value.
         value: String,

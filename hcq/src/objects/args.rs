@@ -7,11 +7,15 @@ use std::sync::Arc;
 use crate::error::{Error, LaunchError};
 use crate::objects::buffer::{Buffer, BufferAt};
 use crate::objects::shared::Shared;
+use crate::program::kernel::Kernel;
 
 /// Largest alignment of an argument: parameters occupy 4 KiB at most.
 const MAX_ALIGN: usize = 4096;
 
 /// The arguments of a launch, laid out as the compiler lays out parameters: each at its natural alignment.
+///
+/// A launch compares each with the parameter of its number, by size and place, where the cubin lists them. One
+/// argument with the bytes of all parameters, a struct that a program has packed, is taken for all of them.
 ///
 /// Holds the buffers it names, so that they live as long as it does.
 #[derive(Clone, Default)]
@@ -103,6 +107,14 @@ impl Args {
         Self::default()
     }
 
+    /// Forgets all arguments and the buffers that they name; keeps the memory of the list for others.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.places.clear();
+        self.buffers.clear();
+        self.misaligned = None;
+    }
+
     /// The address of a buffer, and the promise to keep it.
     #[must_use]
     pub fn buffer(self, buffer: &Buffer) -> Self {
@@ -178,6 +190,33 @@ impl Args {
         self.buffers.iter().map(|(index, buffer)| (*index, buffer))
     }
 
+    /// Refuses arguments that are not those of the kernel, where its parameters are known.
+    pub(crate) fn fit(&self, kernel: &Kernel) -> Result<(), Error> {
+        let parameters = kernel.parameters();
+        if parameters.is_empty() || self.places == [0..kernel.param_bytes() as usize] {
+            return Ok(());
+        }
+        let name = || kernel.name().to_owned();
+        if parameters.len() != self.places.len() {
+            let sizes = parameters.iter().map(|parameter| parameter.size_bytes).collect();
+            let error = LaunchError::ArgumentCount { kernel: name(), sizes, given: self.places.len() };
+            return Err(Error::Launch(error));
+        }
+        for (index, (place, parameter)) in self.places.iter().zip(parameters).enumerate() {
+            let (expected, given) = (parameter.size_bytes as usize, place.len());
+            if expected != given {
+                let error = LaunchError::ArgumentWidth { kernel: name(), index, expected, given };
+                return Err(Error::Launch(error));
+            }
+            let (expected, given) = (usize::from(parameter.offset), place.start);
+            if expected != given {
+                let error = LaunchError::ArgumentPlace { kernel: name(), index, expected, given };
+                return Err(Error::Launch(error));
+            }
+        }
+        Ok(())
+    }
+
     /// Refuses arguments that no kernel of the device can take.
     pub(crate) fn check(&self, shared: &Arc<Shared>) -> Result<(), Error> {
         match self.misaligned {
@@ -200,6 +239,17 @@ mod tests {
         assert_eq!(args.as_bytes()[24..28], [7, 7, 7, 0]);
         assert_eq!(args.as_bytes()[28], 9);
         assert_eq!(args.places(), [0..4, 8..16, 16..20, 20..24, 24..27, 28..32]);
+    }
+
+    #[test]
+    fn a_list_that_is_cleared_is_empty_and_takes_no_new_memory() {
+        let mut args = Args::new().u64(1).u32(2).bytes(&[7], 3);
+        let before = (args.bytes.as_ptr(), args.places.as_ptr());
+        args.clear();
+        assert_eq!((args.as_bytes(), args.places().len(), args.misaligned), (&[][..], 0, None));
+        let args = args.u64(3).u32(4);
+        assert_eq!((args.bytes.as_ptr(), args.places.as_ptr()), before);
+        assert_eq!(args.as_bytes(), Args::new().u64(3).u32(4).as_bytes());
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use crate::address::{Bytes, GpuVa};
 use crate::backend::MemoryKind;
@@ -93,8 +94,8 @@ impl Buffer {
     /// `None` for another buffer, and in a fork.
     ///
     /// Valid for reads and writes of [`len`](Self::len) bytes as long as a clone of the buffer lives. No call orders
-    /// what is read and written through it: the program waits for the submissions that use the buffer before,
-    /// makes them after, and keeps its threads' [`read`](Self::read) and [`write`](Self::write) away meanwhile.
+    /// what is read and written through it: the program waits for the submissions that use the buffer before
+    /// ([`wait`](Self::wait)), makes them after, and keeps its threads' [`read`](Self::read) and [`write`](Self::write) away meanwhile.
     /// The checks of the software ga10b do not see it.
     pub fn host_pointer(&self) -> Option<NonNull<u8>> {
         self.0.memory.host_pointer()
@@ -180,11 +181,22 @@ impl Buffer {
         }
     }
 
-    /// Waits until the CPU may touch `len` bytes at `offset`.
-    fn wait(&self, offset: u64, len: u64) -> Result<(), Error> {
-        self.check(offset, len)?;
+    /// Waits until the last submissions that name the buffer have completed, at most `timeout`. After that, memory of
+    /// [`host_pointer`](Self::host_pointer) may be touched. Work that was recorded but not submitted is not waited
+    /// for.
+    ///
+    /// # Errors
+    /// [`QueueError::Timeout`](crate::QueueError::Timeout) and [`Error::Fault`] of those submissions;
+    /// [`Error::Lost`]; [`Error::Forked`].
+    pub fn wait(&self, timeout: Duration) -> Result<(), Error> {
         self.0.shared.core.alive()?;
-        self.0.uses.wait(self.0.shared.core.patience())
+        self.0.uses.wait(timeout)
+    }
+
+    /// Waits until the CPU may touch `len` bytes at `offset`.
+    fn claim(&self, offset: u64, len: u64) -> Result<(), Error> {
+        self.check(offset, len)?;
+        self.wait(self.0.shared.core.patience())
     }
 
     /// Writes `data` at `offset`, after the last submission that names the buffer has completed (waiting at
@@ -195,7 +207,7 @@ impl Buffer {
     /// [`MemoryError::OutOfBounds`]; [`QueueError::Timeout`](crate::QueueError::Timeout) and [`Error::Fault`]
     /// of that submission; [`Error::Lost`]; [`Error::Forked`].
     pub fn write(&self, offset: u64, data: &[u8]) -> Result<(), Error> {
-        self.wait(offset, data.len() as u64)?;
+        self.claim(offset, data.len() as u64)?;
         let _whole = self.0.access.take(offset, data.len() as u64, Access::Write);
         self.0.shared.upload(&self.0.memory, offset, data)
     }
@@ -208,7 +220,7 @@ impl Buffer {
     /// [`MemoryError::OutOfBounds`]; [`QueueError::Timeout`](crate::QueueError::Timeout) and [`Error::Fault`]
     /// of that submission; [`Error::Lost`]; [`Error::Forked`].
     pub fn read(&self, offset: u64, data: &mut [u8]) -> Result<(), Error> {
-        self.wait(offset, data.len() as u64)?;
+        self.claim(offset, data.len() as u64)?;
         let _whole = self.0.access.take(offset, data.len() as u64, Access::Read);
         self.0.shared.download(&self.0.memory, offset, data)
     }

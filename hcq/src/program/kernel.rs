@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::address::GpuVa;
 use crate::cubin::loader::KernelInfo;
+use crate::cubin::resources::Parameter;
 use crate::error::Error;
 use crate::program::image::Image;
 use crate::program::occupancy::Occupancy;
@@ -71,6 +72,12 @@ impl Kernel {
     /// Bytes of parameters.
     pub fn param_bytes(&self) -> u32 {
         self.info().param_bytes
+    }
+
+    /// The parameters, in order. None where the cubin has no list of them: then launches are checked by
+    /// [`param_bytes`](Self::param_bytes) alone.
+    pub fn parameters(&self) -> &[Parameter] {
+        &self.info().parameters
     }
 
     /// Most threads per block: what the code was compiled for, and what its registers leave room for.

@@ -10,6 +10,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use crate::error::{Error, LaunchError};
 use crate::launch::qmd_cache::{Launch, QmdCache};
@@ -93,7 +94,8 @@ impl GraphBuilder {
     /// Adds a launch.
     ///
     /// # Errors
-    /// [`LaunchError::Arguments`], [`LaunchError::Alignment`], [`LaunchError::Limit`],
+    /// [`LaunchError::Arguments`], [`LaunchError::ArgumentCount`], [`LaunchError::ArgumentWidth`],
+    /// [`LaunchError::ArgumentPlace`], [`LaunchError::Alignment`], [`LaunchError::Limit`],
     /// [`LaunchError::BlockShape`] and [`LaunchError::Qmd`] name what does not fit; [`Error::ForeignDevice`]
     /// for a kernel or a buffer of another device.
     ///
@@ -109,6 +111,7 @@ impl GraphBuilder {
         args: &Args,
     ) -> Result<NodeId, Error> {
         args.check(&self.shared)?;
+        args.fit(kernel)?;
         let launch = Launch { kernel, config, parameters: args.as_bytes() };
         let (number, count) = (self.parameters.len(), args.places().len());
         let node = self.push_launch(&launch, args.places(), false)?;
@@ -302,8 +305,9 @@ impl fmt::Debug for Graph {
 }
 
 impl Graph {
-    /// The commands for the next replay, with the parameters as they are now.
-    pub(crate) fn replay(&self) -> Result<Replay<'_>, Error> {
+    /// The commands for the next replay, with the parameters as they are now; waits at most `patience` for memory to
+    /// encode them in.
+    pub(crate) fn replay(&self, patience: Duration) -> Result<Replay<'_>, Error> {
         let mut guard = lock(&self.state);
         let state = &mut *guard;
         if !state.encoding().stale.is_empty() {
@@ -316,7 +320,7 @@ impl Graph {
                 state.current = (state.current + 1) % state.encodings.len();
             }
             let encoding = &mut state.encodings[state.current];
-            encoding.replays.wait(self.shared.core.patience())?;
+            encoding.replays.wait(patience)?;
             encoding.refresh(&state.parameters)?;
         }
         Ok(Replay { replays: &self.replays, state: guard })

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::backend::Engine;
 use crate::error::Error;
@@ -59,10 +60,21 @@ impl Queue {
         })
     }
 
+    /// Sets how long the queue's calls wait for room in its rings, in place of the device's
+    /// [`patience`](crate::DeviceOptions::patience). A call that ends with
+    /// [`QueueError::Timeout`](crate::QueueError::Timeout) has recorded and handed over nothing new, and may be made
+    /// again. The end of the queue still takes the device's patience.
+    pub fn set_patience(&mut self, patience: Duration) {
+        self.submitter.set_patience(patience);
+    }
+
     /// Records a launch. Launches without a [`barrier`](Self::barrier) between them may overlap.
     ///
     /// # Errors
     /// [`LaunchError::Arguments`](crate::LaunchError::Arguments),
+    /// [`LaunchError::ArgumentCount`](crate::LaunchError::ArgumentCount),
+    /// [`LaunchError::ArgumentWidth`](crate::LaunchError::ArgumentWidth),
+    /// [`LaunchError::ArgumentPlace`](crate::LaunchError::ArgumentPlace),
     /// [`LaunchError::Alignment`](crate::LaunchError::Alignment),
     /// [`LaunchError::Limit`](crate::LaunchError::Limit),
     /// [`LaunchError::BlockShape`](crate::LaunchError::BlockShape) and
@@ -77,6 +89,8 @@ impl Queue {
     /// address space.
     pub unsafe fn launch(&mut self, kernel: &Kernel, config: LaunchConfig, args: &Args) -> Result<(), Error> {
         args.check(&self.shared)?;
+        self.submitter.check_launches()?;
+        args.fit(kernel)?;
         self.record(Launch { kernel, config, parameters: args.as_bytes() }, false)?;
         let channel = self.submitter.channel();
         let (timeline, next) = (channel.timeline(), channel.next());
@@ -206,12 +220,12 @@ impl Queue {
         self.submitter.prepare(graph.local_per_thread())?;
         self.submitter.recorder().settle();
         // From here on no other queue replays it.
-        let mut replay = graph.replay()?;
+        let mut replay = graph.replay(self.submitter.channel().patience())?;
+        let before = self.submitter.recorder().words().len();
         for (timeline, value) in replay.earlier() {
             self.submitter.wait_for(&timeline, value)?;
         }
         let words = self.submitter.recorder().words();
-        let before = words.len();
         words.extend(replay.words());
         match self.submitter.submit(replay.segments()) {
             Ok(point) => {

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::address::GpuVa;
 use crate::backend::{Engine, MemoryKind};
@@ -96,6 +97,11 @@ impl Submitter {
     /// Refuses launches on a channel that only copies.
     pub fn check_launches(&self) -> Result<(), Error> {
         self.launches.as_ref().map(drop).ok_or(NO_LAUNCHES)
+    }
+
+    /// Sets how long calls wait for room in the rings.
+    pub fn set_patience(&mut self, patience: Duration) {
+        self.channel.set_patience(patience);
     }
 
     /// The channel.

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::address::GpuVa;
 use crate::backend::{ChannelRequest, Engine, MemoryKind};
@@ -39,6 +40,8 @@ pub(crate) struct Channel {
     seen: u64,
     /// Reused.
     segments: Vec<Segment>,
+    /// Time for which submissions wait for room.
+    patience: Duration,
     // Dropped after `drop` has removed the channel, which reads them until then.
     commands: Piece,
     _ring_va: Option<Reservation>,
@@ -79,6 +82,7 @@ impl Channel {
             value: start,
             seen: start,
             segments: Vec::new(),
+            patience: core.patience(),
             commands,
             _ring_va: ring_va,
         })
@@ -104,14 +108,24 @@ impl Channel {
         reached(self.timeline.completed(), self.value)
     }
 
-    /// Waits until the GPU has reached `value`, at most the device's patience.
+    /// Time for which submissions wait for room.
+    pub fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    /// Sets how long submissions wait for room, in place of the device's patience.
+    pub fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
+    /// Waits until the GPU has reached `value`, as long as submissions wait for room.
     pub fn wait(&self, value: u64) -> Result<(), Error> {
-        self.timeline.wait(value, self.core.patience())
+        self.timeline.wait(value, self.patience)
     }
 
     /// Waits for everything that was submitted, at most the device's patience.
     pub fn wait_idle(&self) -> Result<(), Error> {
-        self.wait(self.value)
+        self.timeline.wait(self.value, self.core.patience())
     }
 
     /// Hands the first `body` words to the GPU, then `recorded`, then the rest of the words. Something in

@@ -63,6 +63,11 @@ impl Slot {
         self.0.atomic(offset).map_or(0, |word| word.load(Ordering::Acquire))
     }
 
+    /// Whether another slot is of the same device.
+    fn is_beside(&self, other: &Self) -> bool {
+        Arc::ptr_eq(self.0.manager(), other.0.manager())
+    }
+
     /// The value. Everything the GPU wrote before releasing it is visible afterwards.
     pub fn value(&self) -> u64 {
         self.word(0)
@@ -388,6 +393,19 @@ impl Timestamp {
             0 => None,
             ns => Some(ns),
         }
+    }
+
+    /// Nanoseconds from `begin`, a timestamp of any queue of the device, to this one; negative where `begin` was
+    /// taken later, and `None` until the GPU has taken both.
+    ///
+    /// # Errors
+    /// [`Error::ForeignDevice`]: devices have clocks of their own.
+    pub fn since(&self, begin: &Self) -> Result<Option<i64>, Error> {
+        if !self.slot.is_beside(&begin.slot) {
+            return Err(Error::ForeignDevice { what: "timestamp" });
+        }
+        let times = self.ns().zip(begin.ns());
+        Ok(times.map(|(end, begin)| end.wrapping_sub(begin).cast_signed()))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Tests of the crate, one module per subject.
 
 mod architectures;
+mod arguments;
 mod driver_calls;
 mod examples;
 mod graphs;

@@ -50,6 +50,34 @@ fn dropping_everything_of_a_device_with_an_endless_kernel_takes_its_patience() {
 }
 
 #[test]
+fn a_queue_without_patience_says_at_once_that_its_rings_are_full_and_takes_the_work_later() {
+    let device = Device::open(Selector::Sim).unwrap();
+    let spin = device.load(ENDINGS).unwrap().kernel("spin").unwrap();
+    let flag = device.alloc_host(4).unwrap();
+    flag.write(0, &[0; 4]).unwrap();
+    let mut queue = device.queue().unwrap();
+    queue.set_patience(Duration::ZERO);
+    let start = Instant::now();
+    // SAFETY: the kernel reads one word.
+    unsafe { queue.launch(&spin, LaunchConfig::new(1, 32), &Args::new().buffer(&flag)) }.unwrap();
+    let full = loop {
+        match queue.submit() {
+            Ok(_) => {}
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(full, Error::Queue(QueueError::Timeout { .. })), "{full}");
+    let waited = flag.wait(Duration::from_millis(20));
+    assert!(matches!(waited, Err(Error::Queue(QueueError::Timeout { .. }))), "{waited:?}");
+    assert!(start.elapsed() < SLACK, "{:?}", start.elapsed());
+    let word = flag.host_pointer().unwrap().cast::<u32>();
+    // SAFETY: the buffer is alive, and this thread alone writes there.
+    unsafe { word.as_ptr().write_volatile(1) };
+    flag.wait(Duration::from_secs(60)).unwrap();
+    queue.submit().unwrap().wait(Duration::from_secs(60)).unwrap();
+}
+
+#[test]
 fn work_that_waits_for_a_queue_that_was_dropped_learns_that_it_will_never_start() {
     let patience = Duration::from_millis(300);
     let device = Device::open_with(Selector::Sim, options(patience)).unwrap();

@@ -79,7 +79,7 @@ fn names_are_shown_with_their_control_characters_escaped() {
         (finding.to_string(), r"kernel \u{1b}[3\n at"),
         (finding.to_string(), r"buffer `\u{1b}[31m\n\u{202e}`"),
         (program.kernel("none").unwrap_err().to_string(), r"\u{1b}[3\n"),
-        (launch(&Args::new()).unwrap_err().to_string(), r"kernel \u{1b}[3\n takes"),
+        (launch(&Args::new()).unwrap_err().to_string(), r"\u{1b}[3\n takes"),
         (launch(&Args::new().u64(1 << 32).u32(1)).unwrap_err().to_string(), r"in kernel \u{1b}[3\n"),
     ];
     for (text, shown) in texts {

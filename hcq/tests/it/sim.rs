@@ -468,7 +468,7 @@ fn wrong_calls_say_what_is_wrong() {
     let args = add(&a, &a, &a, 1);
     assert!(matches!(
         launch(LaunchConfig::new(1, 32), &Args::new().buffer(&a)),
-        Error::Launch(LaunchError::Arguments { expected: 28, given: 8, .. })
+        Error::Launch(LaunchError::ArgumentCount { given: 1, .. })
     ));
     assert!(matches!(launch(LaunchConfig::new(1, 2048), &args), Error::Launch(LaunchError::Limit { .. })));
     assert!(matches!(launch(LaunchConfig::new(0, 32), &args), Error::Launch(LaunchError::Qmd { .. })));

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::backend::MemoryKind;
 use crate::info::GpuCache;
+use crate::options::Interleave;
 use crate::profile::{CommandMemory, Preemption, Subcontext};
 
 /// The CPU's mapping of a buffer.
@@ -36,6 +37,8 @@ pub(crate) struct Settings {
     pub switch_limit: Option<Duration>,
     /// Time slice; `None` for the driver's.
     pub timeslice: Option<Duration>,
+    /// Level on the run list; `None` for the driver's.
+    pub interleave: Option<Interleave>,
 }
 
 impl Settings {

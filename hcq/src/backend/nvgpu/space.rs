@@ -11,8 +11,11 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nvgpu_sys::{
     Ioctl, MEMORY_NODE, NVGPU_AS_ALLOC_SPACE_FLAGS_FIXED_OFFSET, NVGPU_COMPUTE_PREEMPTION_MODE_CILP,
-    NVGPU_GPU_IOCTL_ALLOC_AS_FLAGS_UNIFIED_VA, NvgpuIoctlTsgSetTimeslice, Sys, nvgpu_alloc_as_args,
-    nvgpu_as_alloc_space_args, nvgpu_gpu_num_vsms, nvgpu_timeslice_args, open_nvmap,
+    NVGPU_GPU_IOCTL_ALLOC_AS_FLAGS_UNIFIED_VA, NVGPU_RUNLIST_INTERLEAVE_LEVEL_HIGH,
+    NVGPU_RUNLIST_INTERLEAVE_LEVEL_LOW, NVGPU_RUNLIST_INTERLEAVE_LEVEL_MEDIUM,
+    NvgpuIoctlTsgSetRunlistInterleave, NvgpuIoctlTsgSetTimeslice, Sys, nvgpu_alloc_as_args,
+    nvgpu_as_alloc_space_args, nvgpu_gpu_num_vsms, nvgpu_runlist_interleave_args, nvgpu_timeslice_args,
+    open_nvmap,
 };
 
 use super::group::{Group, Member};
@@ -23,6 +26,7 @@ use crate::address::GpuVa;
 use crate::backend::Layout;
 use crate::error::{DriverError, Error, OpenError, with_causes};
 use crate::info::{BackendKind, Classes, Info};
+use crate::options::Interleave;
 use crate::profile::Preemption;
 use crate::sync::lock;
 
@@ -102,6 +106,16 @@ impl Space {
                 NvgpuIoctlTsgSetTimeslice(nvgpu_timeslice_args { timeslice_us, ..Default::default() });
             // SAFETY: the struct holds no addresses.
             unsafe { tsg.send(&mut args) }?;
+        }
+        if let Some(interleave) = settings.interleave {
+            let level = match interleave {
+                Interleave::Low => NVGPU_RUNLIST_INTERLEAVE_LEVEL_LOW,
+                Interleave::Medium => NVGPU_RUNLIST_INTERLEAVE_LEVEL_MEDIUM,
+                Interleave::High => NVGPU_RUNLIST_INTERLEAVE_LEVEL_HIGH,
+            };
+            let args = nvgpu_runlist_interleave_args { level, ..Default::default() };
+            // SAFETY: the struct holds no addresses.
+            unsafe { tsg.send(&mut NvgpuIoctlTsgSetRunlistInterleave(args)) }?;
         }
         let group = Group::new(tsg, &address_space, settings.subcontext)?;
         let asked = settings.preemption == Preemption::Instructions;

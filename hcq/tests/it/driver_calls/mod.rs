@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use ga10b_sim::SimConfig;
 use hcq::{
-    Args, CommandMemory, Device, DeviceOptions, DriverError, Error, GpuCache, LaunchConfig, Preemption,
-    Profile, Subcontext,
+    Args, CommandMemory, Device, DeviceOptions, DriverError, Error, GpuCache, Interleave, LaunchConfig,
+    Preemption, Profile, Subcontext,
 };
 
 mod field;
@@ -195,9 +195,21 @@ fn limits_slices_and_subcontexts_are_what_the_options_say() {
     work(&hcq::sys::open_nvgpu(spy.clone(), options.clone()).unwrap()).unwrap();
     assert_eq!((limits(&spy), &veids(&spy)[..1]), (Vec::<Vec<u32>>::new(), &[0][..]));
     assert_eq!(spy.words_of("NVGPU_IOCTL_TSG_SET_TIMESLICE")[0][0], 20_000);
+    assert!(spy.words_of("NVGPU_IOCTL_TSG_SET_RUNLIST_INTERLEAVE").is_empty());
     options.timeslice = Some(Duration::from_secs(1));
     let error = hcq::sys::open_nvgpu(Spy::new(0), options).unwrap_err();
     assert!(error.to_string().contains("SET_TIMESLICE"), "{error}");
+}
+
+#[test]
+fn the_level_on_the_run_list_is_what_the_options_say() {
+    for (level, number) in [(Interleave::Low, 0), (Interleave::Medium, 1), (Interleave::High, 2)] {
+        let spy = Spy::new(0);
+        let mut options = DeviceOptions::default();
+        options.interleave = Some(level);
+        work(&hcq::sys::open_nvgpu(spy.clone(), options).unwrap()).unwrap();
+        assert_eq!(spy.words_of("NVGPU_IOCTL_TSG_SET_RUNLIST_INTERLEAVE"), [[number, 0]]);
+    }
 }
 
 #[test]
