@@ -81,7 +81,7 @@ pub struct Constraints {
     #[arg(long, value_name = "FILE", conflicts_with = "grammar")]
     pub json_schema: Option<PathBuf>,
 
-    /// The text is one of the grammar in this file, in Lark's notation
+    /// The text is one of the grammar in this file, in Lark's notation or in GBNF
     #[arg(long, value_name = "FILE")]
     pub grammar: Option<PathBuf>,
 }

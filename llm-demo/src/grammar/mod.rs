@@ -1,4 +1,4 @@
-//! Constraints of texts: JSON, JSON by a schema, or a grammar in Lark's notation.
+//! Constraints of texts: JSON, JSON by a schema, a grammar in Lark's notation or in GBNF, or calls of functions.
 //!
 //! `llguidance` compiles grammars, and computes before each token which ones may come next. Its work is
 //! bounded, by sizes and by counts of operations; the times are at its own rates for a fast core. Tokens are
@@ -6,6 +6,8 @@
 //! allowed.
 
 mod calls;
+mod forms;
+mod gbnf;
 mod limits;
 #[cfg(test)]
 mod suite;
@@ -23,13 +25,15 @@ use std::thread;
 use anyhow::{Context, ensure};
 use ga10b_llm::Tokenizer;
 use ga10b_llm::sampler::{Constraint, GaveUp};
-use llguidance::api::{ParserLimits, TopLevelGrammar};
+use llguidance::api::{GrammarWithLexer, ParserLimits, TopLevelGrammar};
 use llguidance::earley::SlicedBiasComputer;
 use llguidance::toktrie::{ApproximateTokEnv, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie};
 use llguidance::{JsonCompileOptions, Matcher, ParserFactory};
 use serde_json::{Value, json};
 
 pub use crate::grammar::calls::Calls;
+use crate::grammar::forms::CONTROLS;
+pub use crate::grammar::forms::{Form, Parameter, VALUE_END, parameters};
 use crate::text_file::{self, Input};
 
 /// Bytes of the longest grammar, or of a schema as compact JSON.
@@ -60,23 +64,39 @@ pub enum Grammar {
 /// Compiles grammars for a vocabulary.
 pub struct Compiler {
     factory: ParserFactory,
+    /// The control tokens within forms of calls.
+    controls: Vec<(&'static str, u32)>,
     /// Formats that were warned of.
     warned: Mutex<BTreeSet<String>>,
 }
 
 impl Grammar {
-    /// Reads the file of a schema, or of a grammar in Lark's notation, if there is one.
+    /// Reads the file of a schema, or of a grammar, if there is one.
     ///
     /// # Errors
-    /// If it cannot be read, or is no JSON.
+    /// If it cannot be read, is no JSON, or no grammar.
     pub fn read(schema: Option<&Path>, lark: Option<&Path>) -> anyhow::Result<Option<Self>> {
         let Some(path) = schema.or(lark) else { return Ok(None) };
         let named = || format!("cannot read {}", path.display());
         let text = text_file::read(path, Input::AFile).with_context(named)?;
         Ok(Some(match schema {
             Some(_) => Self::Schema(serde_json::from_str(&text).with_context(named)?),
-            None => Self::Lark(text),
+            None => Self::of_text(&text).map_err(anyhow::Error::msg).with_context(named)?,
         }))
+    }
+
+    /// Reads a grammar in Lark's notation or in GBNF.
+    ///
+    /// # Errors
+    /// For what is wrong or has no counterpart in a grammar in GBNF, with its place.
+    pub fn of_text(text: &str) -> Result<Self, String> {
+        match text {
+            _ if text.len() > MOST_BYTES => {
+                Err(format!("it has {} bytes, more than {MOST_BYTES}", text.len()))
+            }
+            _ if gbnf::is_gbnf(text) => gbnf::to_lark(text).map(Self::Lark),
+            _ => Ok(Self::Lark(text.to_owned())),
+        }
     }
 
     /// An error if it is too large to be compiled, or means something else to the compiler.
@@ -91,13 +111,18 @@ impl Grammar {
                 limits::check_schema(schema)?;
                 schema.to_string().len()
             }
-            Self::Calls(Calls { functions, .. }) => {
-                let mut bytes = 0;
+            Self::Calls(Calls { form, functions, answer, .. }) => {
+                let mut bytes = answer.as_ref().map_or(0, |schema| schema.to_string().len());
+                answer.as_ref().map_or(Ok(()), limits::check_schema)?;
                 for (name, schema) in functions {
                     if schema.get("x-guidance").is_some() {
                         return Err(format!("{name}: x-guidance is not supported"));
                     }
-                    limits::check_schema(schema).map_err(|message| format!("{name}: {message}"))?;
+                    let named = |message| format!("{name}: {message}");
+                    limits::check_schema(schema).map_err(named)?;
+                    if form.is_tagged {
+                        parameters(schema).map_err(named)?;
+                    }
                     bytes += schema.to_string().len();
                 }
                 bytes
@@ -109,20 +134,27 @@ impl Grammar {
         }
     }
 
-    fn source(&self) -> TopLevelGrammar {
-        let options = JsonCompileOptions { whitespace_pattern: Some(SPACES.into()), ..Default::default() };
-        let mut schema = match self {
-            Self::Object => json!({"type": "object"}),
-            Self::Schema(Value::Bool(all)) => json!({"allOf": [all]}),
-            Self::Schema(schema) => schema.clone(),
-            Self::Lark(text) => return TopLevelGrammar::from_lark(text.clone()),
-            Self::Calls(calls) => return calls.source(&options),
-        };
-        if schema.is_object() {
-            options.apply_to(&mut schema);
+    /// The schema of a text of JSON.
+    pub fn schema(&self) -> Option<Value> {
+        match self {
+            Self::Object => Some(json!({"type": "object"})),
+            Self::Schema(schema) => Some(schema.clone()),
+            Self::Lark(_) | Self::Calls(_) => None,
         }
-        TopLevelGrammar::from_json_schema(schema)
     }
+}
+
+/// The grammar of JSON that `schema` accepts.
+fn by_schema(name: Option<String>, schema: Value) -> GrammarWithLexer {
+    let options = JsonCompileOptions { whitespace_pattern: Some(SPACES.into()), ..Default::default() };
+    let mut schema = match schema {
+        Value::Bool(all) => json!({"allOf": [all]}),
+        schema => schema,
+    };
+    if schema.is_object() {
+        options.apply_to(&mut schema);
+    }
+    GrammarWithLexer { name, ..GrammarWithLexer::from_json_schema(schema) }
 }
 
 impl Compiler {
@@ -151,7 +183,10 @@ impl Compiler {
             verbose_errors: false,
             ..ParserLimits::default()
         };
-        Ok(Self { factory, warned: Mutex::default() })
+        let is_control = |token: &u32| tokenizer.bytes(*token).is_none() && !tokenizer.is_end(*token);
+        let named = |token| CONTROLS.into_iter().find(|name| *name == tokenizer.name(token)).zip(Some(token));
+        let controls = (0..count).filter(is_control).filter_map(named).collect();
+        Ok(Self { factory, controls, warned: Mutex::default() })
     }
 
     /// The constraint of a text by `grammar`.
@@ -163,7 +198,10 @@ impl Compiler {
         let mut grammar = grammar.clone();
         match &mut grammar {
             Grammar::Schema(schema) => self.reword(schema),
-            Grammar::Calls(calls) => calls.functions.iter_mut().for_each(|(_, schema)| self.reword(schema)),
+            Grammar::Calls(Calls { functions, answer, .. }) => {
+                let schemas = functions.iter_mut().map(|(_, schema)| schema).chain(answer);
+                schemas.for_each(|schema| self.reword(schema));
+            }
             Grammar::Object | Grammar::Lark(_) => {}
         }
         let grammar = &grammar;
@@ -195,7 +233,14 @@ impl Compiler {
         {
             return Err("x-guidance is not supported".into());
         }
-        let matcher = Matcher::new(self.factory.create_parser(grammar.source()));
+        let source = match grammar {
+            Grammar::Lark(text) => TopLevelGrammar::from_lark(text.clone()),
+            Grammar::Calls(calls) => calls.source(&self.controls),
+            Grammar::Object | Grammar::Schema(_) => {
+                TopLevelGrammar::from_grammar(by_schema(None, grammar.schema().unwrap_or_default()))
+            }
+        };
+        let matcher = Matcher::new(self.factory.create_parser(source));
         match matcher.get_error() {
             None => Ok(matcher),
             Some(error) => Err(message(&error)),

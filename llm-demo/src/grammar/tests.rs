@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use proptest::sample::subsequence;
 use serde_json::{Value, json};
 
-use super::{Calls, Compiler, Grammar};
+use super::{Compiler, Grammar};
 
 /// Logits that have nothing to do with a model: draws of a sampler among equal ones.
 struct Noise(Sampler);
@@ -36,18 +36,22 @@ pub(super) fn words() -> &'static (Tokenizer, Compiler) {
     &WORDS
 }
 
-/// A vocabulary of SentencePiece: bytes, and a few words with the mark of a space.
-fn sentencepiece() -> Tokenizer {
+/// A vocabulary of SentencePiece: bytes, and a few words with the mark of a space; `controls` are further control
+/// tokens.
+pub(super) fn sentencepiece(controls: &[&str]) -> Tokenizer {
     let mut tokens: Vec<String> = ["<unk>", "<s>", "</s>"].map(str::to_owned).to_vec();
     tokens.extend((0..=255).map(|byte| format!("<0x{byte:02X}>")));
     tokens.extend(
         ["\u{2581}", "\u{2581}a", "{", "}", "\"", "a", "\u{e9}", "\":", "\u{2581}\""].map(str::to_owned),
     );
+    let words = tokens.len();
+    tokens.extend(controls.iter().map(|name| (*name).to_owned()));
     let types = (0..tokens.len()).map(|at| match at {
         0 => 2u32,
         1 | 2 => 3,
         3..259 => 6,
-        _ => 1,
+        at if at < words => 1,
+        _ => 3,
     });
     let mut writer = Writer::new();
     writer.key("tokenizer.ggml.model", Key::String("llama".into()));
@@ -213,7 +217,7 @@ proptest! {
 
 #[test]
 fn bytes_of_both_kinds_of_vocabularies_are_exact() {
-    let sentencepiece = sentencepiece();
+    let sentencepiece = sentencepiece(&[]);
     let compiler = Compiler::new(&sentencepiece).expect("a compiler");
     for words in [words(), &(sentencepiece, compiler)] {
         for text in ["caf\u{e9}", "\u{4e2d} a \u{1f600}", " a", ""] {
@@ -244,74 +248,28 @@ fn a_grammar_of_larks_notation_is_obeyed() {
 /// Whether a constraint, from its beginning, accepts a whole text.
 pub(super) fn accepts_text(constraint: &mut Box<dyn Constraint>, text: &str) -> bool {
     let (tokenizer, _) = words();
+    accepts_tokens(tokenizer, constraint, &tokenizer.encode_plain(text).expect("tokens"))
+}
+
+/// The same of the tokens of a vocabulary.
+pub(super) fn accepts_tokens(
+    tokenizer: &Tokenizer,
+    constraint: &mut Box<dyn Constraint>,
+    tokens: &[u32],
+) -> bool {
     constraint.begin();
     let allowed = |constraint: &mut Box<dyn Constraint>, token: u32| {
         let mut logits = vec![0.0; tokenizer.vocab()];
         constraint.restrict(&mut logits).is_ok() && logits[token as usize] == 0.0
     };
     let mut complete = false;
-    for token in tokenizer.encode_plain(text).expect("tokens") {
+    for &token in tokens {
         if complete || !allowed(constraint, token) {
             return false;
         }
         complete = constraint.accept(token).expect("it may come");
     }
     complete || allowed(constraint, tokenizer.ends()[0])
-}
-
-fn obeys(calls: &Calls, text: &str) -> bool {
-    let mut constraint = words().1.compile(&Grammar::Calls(calls.clone())).expect("a grammar");
-    accepts_text(&mut constraint, text)
-}
-
-#[test]
-fn a_text_calls_functions_by_their_schemas() {
-    let place = json!({
-        "type": "object", "properties": {"place": {"enum": ["here", "there"]}},
-        "required": ["place"], "additionalProperties": false,
-    });
-    let functions = vec![("go".to_owned(), place), ("stop".to_owned(), json!({"type": "object"}))];
-    let tagged = Calls {
-        marks: Some(("<tool_call>", "</tool_call>")),
-        key: "arguments",
-        functions,
-        is_free: true,
-        is_several: true,
-    };
-    let go = "<tool_call>\n{\"name\": \"go\", \"arguments\": {\"place\": \"here\"}}\n</tool_call>";
-    let stop = "<tool_call>\n{\"name\": \"stop\", \"arguments\": {}}\n</tool_call>";
-    let two = format!("{go}\n{stop}");
-    let wrong = go.replace("here", "nowhere");
-    let (needed, one) =
-        (Calls { is_free: false, ..tagged.clone() }, Calls { is_several: false, ..tagged.clone() });
-    for (text, free, must, single) in [
-        (go.to_owned(), true, true, true),
-        (two, true, true, false),
-        (format!("I am going.\n{go}"), true, false, true),
-        ("I <stay> here.\n".to_owned(), true, false, true),
-        (String::new(), true, false, true),
-        (wrong, false, false, false),
-        (go.replace("go\"", "fly\""), false, false, false),
-        (format!("{go} and so on"), false, false, false),
-        ("<tool_call>no".to_owned(), false, false, false),
-    ] {
-        assert_eq!(
-            (obeys(&tagged, &text), obeys(&needed, &text), obeys(&one, &text)),
-            (free, must, single),
-            "{text}"
-        );
-    }
-    let bare = Calls { marks: None, key: "parameters", is_free: true, ..tagged };
-    let needed = Calls { is_free: false, ..bare.clone() };
-    for (text, free, must) in [
-        ("{\"name\": \"stop\", \"parameters\": {\"now\": true}}", true, true),
-        ("I stay.", true, false),
-        ("", true, false),
-        ("{}", false, false),
-        ("{\"name\": \"go\", \"parameters\": {}}", false, false),
-    ] {
-        assert_eq!((obeys(&bare, text), obeys(&needed, text)), (free, must), "{text}");
-    }
 }
 
 #[test]

@@ -57,24 +57,32 @@ pub async fn ask(app: &Arc<App>, kind: Kind, mut body: Body) -> Result<Asked, Er
             false => app.unknown.ignore("reasoning_effort")?,
         }
     }
-    let tools = body.tools()?;
-    let calls = tools.map(|tools| tools.calls(app.template.as_ref())).transpose()?;
-    if let (Some(tools), Some(calls)) = (tools, &calls) {
+    let mut calls = None;
+    if let Some(tools) = body.tools() {
         wanted.variables.insert("tools".into(), tools.list.clone().into());
-        wanted.grammar = Some(Constraint { field: "tools", grammar: Grammar::Calls(calls.clone()) });
+        calls = Some(tools.calls(app.template.as_ref(), wanted.grammar.as_ref())?);
     }
     let (is_stream, usage, texts) = (wanted.stream, wanted.usage, wanted.texts);
-    let requests = prepare(Arc::clone(app), start, wanted).await?;
+    let requests = prepare(Arc::clone(app), start, wanted, calls.clone()).await?;
     Ok(Asked { requests, texts, calls, is_stream, usage })
 }
 
 /// The requests for the engine: texts become tokens.
-async fn prepare(app: Arc<App>, start: Start, wanted: Wanted) -> Result<Vec<Request>, Error> {
+async fn prepare(
+    app: Arc<App>,
+    start: Start,
+    wanted: Wanted,
+    calls: Option<Calls>,
+) -> Result<Vec<Request>, Error> {
     let Wanted { sampling, penalties, mut bias, stops, grammar, count, reuse, .. } = wanted;
     let Wanted { endless, texts, logprobs, echo, variables, .. } = wanted;
-    let is_free = grammar.is_none();
+    let (is_free, has_marks) = (grammar.is_none() && calls.is_none(), calls.is_some());
     let work = move |app: &App| {
-        let constraint = grammar.map(|grammar| app.constraint(&grammar)).transpose()?;
+        let mut constraint = grammar.map(|grammar| app.constraint(&grammar)).transpose()?;
+        if let Some(calls) = calls {
+            let grammar = Grammar::Calls(calls);
+            constraint = Some(app.constraint(&Constraint { field: "tools", grammar })?);
+        }
         Ok((tokens(app, start, &variables)?, constraint))
     };
     let (prompts, constraint) = beside(&app, work).await?;
@@ -95,7 +103,7 @@ async fn prepare(app: Arc<App>, start: Start, wanted: Wanted) -> Result<Vec<Requ
         let count = count.unwrap_or(usize::MAX);
         let reading = logprobs.filter(|_| echo).map_or(Reading::Nothing, Reading::Logprobs);
         let (prompt, echo) = (prompt.clone(), echo.then(|| text.clone()));
-        Request { prompt, sampler, stops: stops.clone(), count, reuse, reading, echo }
+        Request { prompt, sampler, stops: stops.clone(), count, reuse, reading, echo, has_marks }
     };
     Ok(prompts
         .iter()

@@ -77,8 +77,11 @@ impl Task<'_> {
     }
 
     /// Sends what is certain of the text after `token`. False if nobody receives it.
-    fn send(&mut self, token: u32) -> bool {
-        let piece = self.text.push(token);
+    fn send(&mut self, token: u32, tokenizer: &Tokenizer) -> bool {
+        let mut piece = self.text.push(token);
+        if self.job.request.has_marks && tokenizer.bytes(token).is_none() {
+            piece.push_str(&tokenizer.name(token));
+        }
         let (characters, logprobs) = (piece.chars().count(), self.logprobs.take());
         let weighed = logprobs.map(|logprobs| Weighed::of(logprobs, characters));
         self.weighing.push(&piece, weighed);
@@ -258,7 +261,7 @@ impl<'a, S: Sequences> Batch<'a, S> {
             Some(before) => metrics.next_token(before.elapsed()),
         }
         task.generated += 1;
-        if !task.send(token) {
+        if !task.send(token, self.tokenizer) {
             return self.cancel(queue, id);
         }
         if task.stops.stopped() {

@@ -22,6 +22,8 @@ pub struct Request {
     pub reading: Reading,
     /// The text of the prompt, if the answer begins with it.
     pub echo: Option<String>,
+    /// Whether control tokens that are not its end are part of the text, by their names: marks of calls may be some.
+    pub has_marks: bool,
 }
 
 /// Events of a request, in order. The last one is `End` or `Failed`.

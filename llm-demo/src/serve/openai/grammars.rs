@@ -16,7 +16,7 @@ pub struct Wanted {
 /// The constraint of a request, if it names one.
 ///
 /// # Errors
-/// For several, and for grammars in another notation than the server's.
+/// For several, and for a grammar that cannot be read.
 pub fn take(fields: &mut Fields, unknown: &Unknown) -> Result<Option<Wanted>, Error> {
     let mut found = Vec::new();
     let format = fields.take("response_format")?.map(|format| of_format(format, unknown)).transpose()?;
@@ -34,11 +34,8 @@ pub fn take(fields: &mut Fields, unknown: &Unknown) -> Result<Option<Wanted>, Er
         found.push(Wanted { field, grammar: Grammar::Schema(schema) });
     }
     if let Some(text) = fields.take::<String>("grammar")? {
-        if text.contains("::=") {
-            let message = "grammar is in GBNF: Lark's notation is supported, and schemas in response_format";
-            return Err(Error::field("grammar", message).with_code("unsupported"));
-        }
-        found.push(Wanted { field: "grammar", grammar: Grammar::Lark(text) });
+        let grammar = Grammar::of_text(&text).map_err(|message| Error::field("grammar", message))?;
+        found.push(Wanted { field: "grammar", grammar });
     }
     match found.len() {
         0 | 1 => Ok(found.pop()),

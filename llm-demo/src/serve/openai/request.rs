@@ -345,15 +345,9 @@ impl Body {
         }
     }
 
-    /// The functions that the model may call, whose calls are what the text has to be.
-    pub fn tools(&self) -> Result<Option<&Tools>, Error> {
-        match (&self.tools, &self.grammar) {
-            (Some(_), Some(grammar)) => {
-                let message = format!("tools and {} both say what the text has to be", grammar.field);
-                Err(Error::field("tools", message).with_code("unsupported"))
-            }
-            (tools, _) => Ok(tools.as_ref()),
-        }
+    /// The functions that the model may call.
+    pub fn tools(&self) -> Option<&Tools> {
+        self.tools.as_ref()
     }
 
     /// The variable of a template that says how long the model thinks.

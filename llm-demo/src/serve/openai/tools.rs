@@ -3,9 +3,10 @@
 use ga10b_llm::chat::Template;
 use serde_json::{Map, Value, json};
 
-use crate::grammar::Calls;
+use crate::grammar::{Calls, Form};
 use crate::serve::openai::error::Error;
 use crate::serve::openai::fields::{Fields, Unknown, typed};
+use crate::serve::openai::grammars::Wanted;
 
 /// Most functions.
 const MOST: usize = 128;
@@ -112,23 +113,33 @@ fn function(path: &str, tool: Value, unknown: &Unknown) -> Result<(String, Value
 }
 
 impl Tools {
-    /// The calls, as a model with `template` writes them.
+    /// The calls, as a model with `template` writes them; a text without one is by `answer`, if it is there.
     ///
     /// # Errors
-    /// If the template takes no tools.
-    pub fn calls(&self, template: Option<&Template>) -> Result<Calls, Error> {
+    /// If the template takes no tools, and for an answer that cannot be told from a call.
+    pub fn calls(&self, template: Option<&Template>, answer: Option<&Wanted>) -> Result<Calls, Error> {
         let Some(template) = template.filter(|template| template.takes("tools")) else {
             let message = "the model's template takes no tools: start the server with --template FILE";
             return Err(Error::field("tools", message).with_code("unsupported"));
         };
-        let source = template.source();
-        // As Hermes and Qwen have them, and as LLaMA 3 has.
-        let marks = source.contains("<tool_call>").then_some(("<tool_call>", "</tool_call>"));
-        let key =
-            if marks.is_none() && source.contains("\"parameters\"") { "parameters" } else { "arguments" };
+        let form = Form::of_template(template.source());
+        let answer = match answer.filter(|_| !self.is_needed) {
+            None => None,
+            Some(Wanted { field, grammar }) => match grammar.schema().filter(|_| form.mark.is_some()) {
+                Some(schema) => Some(schema),
+                None => {
+                    let why = match form.mark {
+                        Some(_) => "beside tools a text is free, or JSON by a schema",
+                        None => "calls of this model's template begin as JSON does, without a mark",
+                    };
+                    let message = format!("tools and {field} both say what the text has to be: {why}");
+                    return Err(Error::field("tools", message).with_code("unsupported"));
+                }
+            },
+        };
         let Self { functions, is_needed, is_several, .. } = self;
         let (functions, is_free, is_several) = (functions.clone(), !is_needed, *is_several);
-        Ok(Calls { marks, key, functions, is_free, is_several })
+        Ok(Calls { form, functions, is_free, is_several, answer })
     }
 }
 

@@ -14,6 +14,14 @@ const TAGGED: &str = "{% for tool in tools %}{{ tool.function.name }}{% endfor %
 const BARE: &str = "{# {\"name\": .., \"parameters\": ..} #}{% for tool in tools %}{{ tool.function.name }}{% endfor %}\
                     {% for m in messages %}{{ m.content }}{% endfor %}";
 
+/// In the ways of Mistral, and of Qwen3-Coder.
+const LIST: &str = "{# [TOOL_CALLS] [ #}{% for tool in tools %}{{ tool.function.name }}{% endfor %}\
+                    {% for m in messages %}{{ m.content }}{% endfor %}";
+const NAMED: &str = "{# [TOOL_CALLS] [ARGS] #}{% for tool in tools %}{{ tool.function.name }}{% endfor %}\
+                     {% for m in messages %}{{ m.content }}{% endfor %}";
+const CODER: &str = "{# <function= <parameter= #}{% for tool in tools %}{{ tool.function.name }}{% endfor %}\
+                     {% for m in messages %}{{ m.content }}{% endfor %}";
+
 fn tools() -> Value {
     let place = json!({
         "type": "object", "properties": {"place": {"enum": ["here", "there"]}, "steps": {"type": "integer"}},
@@ -124,6 +132,23 @@ fn a_call_is_what_its_schema_accepts() {
 }
 
 #[test]
+fn calls_of_other_forms_are_streamed() {
+    for template in [LIST, NAMED, CODER] {
+        let server = Server::start(Setup { template: Some(template), ..Setup::default() });
+        let only = json!({"type": "function", "function": {"name": "go"}});
+        let wanted = body(json!({"tool_choice": only, "parallel_tool_calls": false, "stream": true}));
+        let (message, reason) = streamed(&server.post(CHAT, &wanted.to_string()));
+        let found = calls(&message);
+        are_right(&found);
+        assert_eq!(
+            (found.len(), reason, &message["content"]),
+            (1, json!("tool_calls"), &json!("")),
+            "{found:?}"
+        );
+    }
+}
+
+#[test]
 fn a_text_may_have_several_calls_or_none() {
     let server = Server::start(Setup { template: Some(TAGGED), context: 512, ..Setup::default() });
     let mark =
@@ -194,7 +219,8 @@ fn tools_that_cannot_be_are_refused_by_name() {
         (json!({"tool_choice": {"type": "function", "function": {"name": "fly"}}}), "tool_choice", "\"fly\""),
         (json!({"tool_choice": {"type": "allowed_tools"}}), "tool_choice", "allowed_tools"),
         (json!({"tools": [], "tool_choice": "required"}), "tool_choice", "needs tools"),
-        (json!({"guided_json": {}}), "tools", "guided_json"),
+        (json!({"grammar": "start: \"a\""}), "tools", "grammar"),
+        (json!({"guided_json": {"type": "thing"}}), "guided_json", "#: "),
         (
             json!({"messages": [{"role": "assistant", "tool_calls": [{"function": {"arguments": "{"}}]}]}),
             "messages[0].tool_calls[0].function",
@@ -206,7 +232,35 @@ fn tools_that_cannot_be_are_refused_by_name() {
         assert_eq!(reply.json()["error"]["param"], param, "{reply:?}");
         assert!(reply.message().contains(words), "{reply:?}");
     }
+    let bare = Server::start(Setup { template: Some(BARE), ..Setup::default() });
+    let reply = bare.post(CHAT, &body(json!({"response_format": {"type": "json_object"}})).to_string());
+    assert!(reply.status == 400 && reply.message().contains("without a mark"), "{reply:?}");
     let server = Server::start(Setup::default());
     let reply = server.post(CHAT, &body(json!({})).to_string());
     assert!(reply.status == 400 && reply.message().contains("takes no tools"), "{reply:?}");
+}
+
+#[test]
+fn beside_a_format_the_model_calls_or_answers_by_it() {
+    let server = Server::start(Setup { template: Some(TAGGED), ..Setup::default() });
+    let schema = json!({"const": {"ok": true}});
+    let format = json!({"type": "json_schema", "json_schema": {"name": "ok", "schema": schema}});
+    let token = |text: &str| {
+        let reply = server.post("/tokenize", &json!({"content": text}).to_string());
+        reply.json()["tokens"][0].to_string()
+    };
+    let of = |more: Value| choice(&server.post(CHAT, &body(more).to_string()));
+    // A brace begins the answer, and another sign the mark.
+    let likely = json!({token("{"): 100});
+    let answer = of(json!({"response_format": format, "logit_bias": likely}));
+    let content = answer["message"]["content"].as_str().expect("a text");
+    assert_eq!(serde_json::from_str::<Value>(content).expect("JSON"), json!({"ok": true}));
+    assert_eq!((&answer["finish_reason"], answer["message"].get("tool_calls")), (&json!("stop"), None));
+    for more in [json!({"logit_bias": {token("<"): 100}}), json!({"tool_choice": "required"})] {
+        let mut wanted = json!({"response_format": format, "parallel_tool_calls": false});
+        wanted.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        let called = of(wanted);
+        are_right(&calls(&called["message"]));
+        assert_eq!(called["finish_reason"], "tool_calls");
+    }
 }
