@@ -24,7 +24,7 @@ pub(crate) struct Gpu {
     views: AtomicUsize,
 }
 
-/// What was made of a device, as far as it lives.
+/// The objects that were made of a device, as far as they live.
 #[derive(Default)]
 struct Made(Vec<Weak<dyn Close>>);
 

@@ -23,7 +23,7 @@ impl<T> Slot<T> {
     }
 }
 
-/// What a device takes from an object that was made of it.
+/// An object that was made of a device, as the device closes it.
 pub(crate) trait Close: Send + Sync {
     /// Takes what the object holds, to be dropped without the interpreter.
     fn take(&self) -> Box<dyn Send>;

@@ -193,7 +193,8 @@ impl Args {
     /// Refuses arguments that are not those of the kernel, where its parameters are known.
     pub(crate) fn fit(&self, kernel: &Kernel) -> Result<(), Error> {
         let parameters = kernel.parameters();
-        if parameters.is_empty() || self.places == [0..kernel.param_bytes() as usize] {
+        let whole = 0..kernel.param_bytes() as usize;
+        if parameters.is_empty() || matches!(&self.places[..], [all] if *all == whole) {
             return Ok(());
         }
         let name = || kernel.name().to_owned();
