@@ -3,8 +3,8 @@
 use llguidance::api::{GrammarWithLexer, TopLevelGrammar};
 use serde_json::Value;
 
-use super::by_schema;
 use super::forms::{Form, Parameter, VALUE_END, Written, parameters};
+use super::wording::by_schema;
 
 /// Texts that call functions.
 #[derive(Clone, Debug, PartialEq)]

@@ -84,7 +84,7 @@ type Place = (usize, usize);
 #[derive(Clone, Copy, PartialEq)]
 enum Seen {
     No,
-    /// What it refers to is being looked at.
+    /// The rules that it refers to are being looked at.
     Within,
     Done,
 }

@@ -25,10 +25,10 @@ use std::thread;
 use anyhow::{Context, ensure};
 use ga10b_llm::Tokenizer;
 use ga10b_llm::sampler::{Constraint, GaveUp};
-use llguidance::api::{GrammarWithLexer, ParserLimits, TopLevelGrammar};
+use llguidance::api::{ParserLimits, TopLevelGrammar};
 use llguidance::earley::SlicedBiasComputer;
 use llguidance::toktrie::{ApproximateTokEnv, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie};
-use llguidance::{JsonCompileOptions, Matcher, ParserFactory};
+use llguidance::{Matcher, ParserFactory};
 use serde_json::{Value, json};
 
 pub use crate::grammar::calls::Calls;
@@ -38,9 +38,6 @@ use crate::text_file::{self, Input};
 
 /// Bytes of the longest grammar, or of a schema as compact JSON.
 const MOST_BYTES: usize = 128 << 10;
-/// The space between the tokens of JSON: nothing, a space, or a line feed and the indent of the next line. A
-/// model that writes nothing but spaces would never end.
-const SPACES: &str = r"( |\n[ \t]{0,20})";
 /// Bytes of stack for the compiler, which recurses.
 const STACK: usize = 256 << 20;
 /// Schemas that are compiled to find the part that is wrong.
@@ -144,19 +141,6 @@ impl Grammar {
     }
 }
 
-/// The grammar of JSON that `schema` accepts.
-fn by_schema(name: Option<String>, schema: Value) -> GrammarWithLexer {
-    let options = JsonCompileOptions { whitespace_pattern: Some(SPACES.into()), ..Default::default() };
-    let mut schema = match schema {
-        Value::Bool(all) => json!({"allOf": [all]}),
-        schema => schema,
-    };
-    if schema.is_object() {
-        options.apply_to(&mut schema);
-    }
-    GrammarWithLexer { name, ..GrammarWithLexer::from_json_schema(schema) }
-}
-
 impl Compiler {
     /// A compiler for the vocabulary of `tokenizer`.
     ///
@@ -237,7 +221,7 @@ impl Compiler {
             Grammar::Lark(text) => TopLevelGrammar::from_lark(text.clone()),
             Grammar::Calls(calls) => calls.source(&self.controls),
             Grammar::Object | Grammar::Schema(_) => {
-                TopLevelGrammar::from_grammar(by_schema(None, grammar.schema().unwrap_or_default()))
+                TopLevelGrammar::from_grammar(wording::by_schema(None, grammar.schema().unwrap_or_default()))
             }
         };
         let matcher = Matcher::new(self.factory.create_parser(source));

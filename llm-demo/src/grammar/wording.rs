@@ -1,12 +1,30 @@
 //! Schemas in the words of the compiler: it refuses some that say nothing, and reads whole numbers alone as such.
 
-use serde_json::Value;
+use llguidance::JsonCompileOptions;
+use llguidance::api::GrammarWithLexer;
+use serde_json::{Value, json};
 
 /// The formats that the compiler knows. JSON Schema says of no other one that a text has to have it.
 const FORMATS: [&str; 10] =
     ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"];
 /// The largest magnitude up to which `f64` has every whole number.
 const MOST_EXACT: f64 = 9_007_199_254_740_992.0;
+/// The space between the tokens of JSON: nothing, a space, or a line feed and the indent of the next line. A
+/// model that writes nothing but spaces would never end.
+const SPACES: &str = r"( |\n[ \t]{0,20})";
+
+/// The grammar of JSON that `schema` accepts.
+pub fn by_schema(name: Option<String>, schema: Value) -> GrammarWithLexer {
+    let options = JsonCompileOptions { whitespace_pattern: Some(SPACES.into()), ..Default::default() };
+    let mut schema = match schema {
+        Value::Bool(all) => json!({"allOf": [all]}),
+        schema => schema,
+    };
+    if schema.is_object() {
+        options.apply_to(&mut schema);
+    }
+    GrammarWithLexer { name, ..GrammarWithLexer::from_json_schema(schema) }
+}
 
 /// Takes out of a schema what says nothing, and writes whole numbers as such; `ignored` gets unknown formats.
 pub fn reword(schema: &mut Value, ignored: &mut dyn FnMut(&str)) {

@@ -303,7 +303,7 @@ mod tests {
         }
     }
 
-    /// What is read of a text that is cut.
+    /// The text and the calls of a text that is cut.
     fn in_pieces(calls: Calls, text: &str, cuts: &[usize]) -> (String, Vec<(String, String)>) {
         let mut ends: Vec<usize> = cuts.iter().copied().filter(|at| text.is_char_boundary(*at)).collect();
         ends.extend([0, text.len()]);

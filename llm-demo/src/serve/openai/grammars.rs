@@ -34,7 +34,8 @@ pub fn take(fields: &mut Fields, unknown: &Unknown) -> Result<Option<Wanted>, Er
         found.push(Wanted { field, grammar: Grammar::Schema(schema) });
     }
     if let Some(text) = fields.take::<String>("grammar")? {
-        let grammar = Grammar::of_text(&text).map_err(|message| Error::field("grammar", message))?;
+        let bad = |message| Error::field("grammar", format!("grammar: {message}"));
+        let grammar = Grammar::of_text(&text).map_err(bad)?;
         found.push(Wanted { field: "grammar", grammar });
     }
     match found.len() {
