@@ -44,14 +44,15 @@ impl Form {
         between: "\n<tool_call>\n",
         ..Self::ARGUMENTS
     };
-    /// Qwen3-Coder's.
+    /// Qwen3-Coder's, as its `chat_template.jinja` asks for it.
     pub const TAGGED: Self = Self {
         head: ("<function=", ">\n"),
         tail: "</function>\n</tool_call>",
         is_tagged: true,
         ..Self::HERMES
     };
-    /// Mistral's, a list: of the 7B v0.3, of Nemo and Small.
+    /// Mistral's, a list: of the 7B v0.3, of Nemo and Small (llama.cpp's `models/templates/` has the template of
+    /// Small 3.1).
     pub const LIST: Self =
         Self { mark: Some("[TOOL_CALLS]"), opening: "[", between: ", ", closing: "]", ..Self::ARGUMENTS };
     /// Mistral's newer one, since Small 3.2.
