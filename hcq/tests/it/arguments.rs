@@ -37,6 +37,12 @@ fn each_argument_has_the_size_and_the_place_of_its_parameter() {
         &|error| matches!(error, LaunchError::ArgumentWidth { index: 2, expected: 8, given: 4, .. }),
         "argument 2 of vadd_f32 has 8 bytes, one of 4 was given",
     );
+    // A count of 64 bits where the kernel takes one of 32.
+    refused(
+        Args::new().u64(1).u64(2).u64(3).u64(4),
+        &|error| matches!(error, LaunchError::ArgumentWidth { index: 3, expected: 4, given: 8, .. }),
+        "argument 3 of vadd_f32 has 4 bytes, one of 8 was given",
+    );
     refused(
         Args::new().u64(1).u64(2).u64(3),
         &|error| matches!(error, LaunchError::ArgumentCount { given: 3, .. }),
