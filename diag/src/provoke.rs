@@ -432,19 +432,11 @@ mod tests {
     #[test]
     fn a_fault_that_does_not_come_is_told_with_what_was_launched_and_what_came_back() {
         let capture = Capture {
-            outcome: Outcome::Finished,
             device: "a GPU (rm)".to_owned(),
             launched: "kernel constant in 1 block of 1 thread, words of arguments 0x1000 0x0 0x3f00"
                 .to_owned(),
             came_back: vec![Hex(0), Hex(7)],
-            error: String::new(),
-            notifier: 0,
-            sms: Vec::new(),
-            address: None,
-            is_mmu_fault: false,
-            fault_type: None,
-            log: Vec::new(),
-            map: ProcessMap::default().document(),
+            ..Capture::new(Outcome::Finished, String::new(), ProcessMap::default().document())
         };
         let provoked = Provoked::new(Kind::Constant, &capture);
         let mut text = Vec::new();

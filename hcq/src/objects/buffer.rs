@@ -95,8 +95,8 @@ impl Buffer {
     ///
     /// Valid for reads and writes of [`len`](Self::len) bytes as long as a clone of the buffer lives. No call orders
     /// what is read and written through it: the program waits for the submissions that use the buffer before
-    /// ([`wait`](Self::wait)), makes them after, and keeps its threads' [`read`](Self::read) and [`write`](Self::write) away meanwhile.
-    /// The checks of the software ga10b do not see it.
+    /// ([`wait`](Self::wait)), makes them after, and keeps its threads' [`read`](Self::read) and
+    /// [`write`](Self::write) away meanwhile. The checks of the software ga10b do not see it.
     pub fn host_pointer(&self) -> Option<NonNull<u8>> {
         self.0.memory.host_pointer()
     }

@@ -4,6 +4,7 @@ use llguidance::api::{GrammarWithLexer, TopLevelGrammar};
 use serde_json::Value;
 
 use super::forms::{Form, Parameter, VALUE_END, Written, parameters};
+use super::lark;
 use super::wording::by_schema;
 
 /// Texts that call functions.
@@ -87,16 +88,17 @@ fn tagged(parameter: &Parameter, name: &str, inner: &mut Vec<(String, Value)>) -
     let value = match &parameter.written {
         Written::Text => "TEXT".to_owned(),
         Written::Words(words) => {
-            let words: Vec<String> = words.iter().map(|word| quoted(&format!("{word}{VALUE_END}"))).collect();
+            let words: Vec<String> =
+                words.iter().map(|word| lark::string(&format!("{word}{VALUE_END}"))).collect();
             format!("({})", words.join(" | "))
         }
         Written::Json(schema) => {
             inner.push((name.to_owned(), schema.clone()));
-            format!("@{name} {}", quoted(VALUE_END))
+            format!("@{name} {}", lark::string(VALUE_END))
         }
     };
     let maybe = if parameter.is_required { "" } else { "?" };
-    format!("({} {value}){maybe} ", quoted(&parameter.begin()))
+    format!("({} {value}){maybe} ", lark::string(&parameter.begin()))
 }
 
 /// A text in Lark's notation, with its control tokens as such.
@@ -104,25 +106,20 @@ fn literal(text: &str, controls: &[(&'static str, u32)]) -> String {
     let found = controls.iter().filter_map(|(name, token)| Some((text.find(name)?, name.len(), token)));
     match found.min() {
         _ if text.is_empty() => String::new(),
-        None => quoted(text),
+        None => lark::string(text),
         Some((at, length, token)) => {
             let rest = literal(&text[at + length..], controls);
-            let before = if at == 0 { String::new() } else { quoted(&text[..at]) };
+            let before = if at == 0 { String::new() } else { lark::string(&text[..at]) };
             format!("{before} <[{token}]> {rest}").trim().to_owned()
         }
     }
-}
-
-/// A text as a string of Lark's notation, which is one of JSON.
-fn quoted(text: &str) -> String {
-    Value::from(text).to_string()
 }
 
 /// A text as a pattern.
 fn escaped(text: &str) -> String {
     let one = |c: char| match c.is_ascii_alphanumeric() {
         true => c.to_string(),
-        false => format!("\\x{{{:x}}}", u32::from(c)),
+        false => lark::character(c),
     };
     text.chars().map(one).collect()
 }

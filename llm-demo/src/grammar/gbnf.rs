@@ -6,6 +6,8 @@ use std::collections::HashMap;
 use std::iter::Peekable;
 use std::str::Chars;
 
+use super::lark;
+
 /// Rules of a grammar.
 const MOST_RULES: usize = 1000;
 /// Groups within each other.
@@ -292,7 +294,7 @@ impl Reader<'_> {
         while !self.next_if('"') {
             text.push(self.character("a string that is not closed")?);
         }
-        Ok(serde_json::Value::from(text).to_string())
+        Ok(lark::string(&text))
     }
 
     /// Reads a class of characters.
@@ -300,10 +302,9 @@ impl Reader<'_> {
         self.next();
         let mut class = if self.next_if('^') { "/[^".to_owned() } else { "/[".to_owned() };
         let begin = class.len();
-        let escaped = |c: char| format!("\\x{{{:x}}}", u32::from(c));
         while !self.next_if(']') {
             let first = self.character("a class that is not closed")?;
-            class += &escaped(first);
+            class += &lark::character(first);
             let mut ahead = self.rest.clone();
             if ahead.next() == Some('-') && ahead.next().is_some_and(|c| c != ']') {
                 self.next();
@@ -311,7 +312,7 @@ impl Reader<'_> {
                 if last < first {
                     return self.wrong("a range of characters ends before it begins");
                 }
-                class += &format!("-{}", escaped(last));
+                class += &format!("-{}", lark::character(last));
             }
         }
         if class.len() == begin {

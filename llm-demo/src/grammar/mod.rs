@@ -8,6 +8,7 @@
 mod calls;
 mod forms;
 mod gbnf;
+mod lark;
 mod limits;
 #[cfg(test)]
 mod suite;
