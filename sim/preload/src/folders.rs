@@ -1,6 +1,7 @@
 //! The machine's places that the program has open by their paths alone: folders, and nodes with `O_PATH`.
 
 use crate::kernel;
+use crate::machine::is_inside;
 use libc::{DIR, c_int, dirent64};
 use nix::errno::Errno;
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -51,13 +52,20 @@ pub(crate) fn insert(folder: Folder) -> *mut DIR {
     key.cast()
 }
 
-/// Calls `f` for an open folder; `None` for a `DIR` of the C library's.
+/// Calls `f` for an open folder; `None` for a `DIR` of the C library's, as all are that the machine reads. It
+/// may hold its own lock, which a fork takes after the table's.
 pub(crate) fn with<R>(key: *mut DIR, f: impl FnOnce(&mut Folder) -> R) -> Option<R> {
+    if is_inside() {
+        return None;
+    }
     lock().as_mut()?.streams.get_mut(&(key as usize)).map(|folder| f(folder))
 }
 
-/// Forgets a folder, and says whether there was one.
+/// Forgets a folder, and says whether there was one; `false` for those that the machine reads.
 pub(crate) fn remove(key: *mut DIR) -> bool {
+    if is_inside() {
+        return false;
+    }
     // Dropped without the lock: its descriptor is closed by a function that takes the machine's.
     let folder = lock().as_mut().and_then(|open| open.streams.remove(&(key as usize)));
     folder.is_some()

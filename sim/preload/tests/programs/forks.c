@@ -1,5 +1,6 @@
 /* Forks, with threads of the parent inside the GPU's calls, and programs that inherit its descriptors. Prints what the
- * children find; a child that waits for a lock of another thread is ended by its alarm and counted. */
+ * children find; a child that waits for a lock of another thread is ended by its alarm and counted, and an alarm ends
+ * a parent whose threads wait for each other. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -77,8 +78,7 @@ static void inherited(int ctrl, int nvmap, const char *program) {
 
 static volatile int stop;
 
-static void *loop(void *unused) {
-    (void)unused;
+static void *loop(void *nvmap) {
     while (!stop) {
         int fd = open(NODE, O_RDWR | O_CLOEXEC);
         if (fd < 0 || strcmp(asked(fd), "ok")) printf("a thread: %s\n", said(-1));
@@ -86,6 +86,9 @@ static void *loop(void *unused) {
         DIR *listing = opendir("/dev/nvgpu");
         if (!listing) printf("a listing: %s\n", said(-1));
         else closedir(listing);
+        /* Here the software driver reads a folder of the kernel's. */
+        struct nvmap_query_heap_params heap = { .heap_mask = NVMAP_HEAP_CARVEOUT_VPR };
+        if (ioctl(*(int *)nvmap, NVMAP_IOC_QUERY_HEAP_PARAMS, &heap)) printf("a heap: %s\n", said(-1));
     }
     return NULL;
 }
@@ -113,8 +116,9 @@ int main(int count, char **arguments) {
     int ctrl = open(NODE, O_RDWR), nvmap = open("/dev/nvmap", O_RDWR);
     inherited(ctrl, nvmap, arguments[0]);
 
+    alarm(60);
     pthread_t threads[THREADS];
-    for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, loop, NULL);
+    for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, loop, &nvmap);
     fflush(stdout);
     int wrong = 0;
     for (int i = 0; i < FORKS; i++) {
