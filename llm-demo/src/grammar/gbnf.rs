@@ -52,11 +52,14 @@ pub fn to_lark(text: &str) -> Result<String, String> {
     }
     let root = *numbers.get("root").ok_or("GBNF: there is no rule root")?;
     let mut seen = vec![Seen::No; rules.len()];
-    for number in 0..rules.len() {
-        visit(number, &rules, &numbers, &mut seen)?;
+    for (name, place) in rules.iter().flat_map(|rule| &rule.uses) {
+        if !numbers.contains_key(name) {
+            return Err(at(*place, &format!("there is no rule {name}")));
+        }
     }
+    visit(root, &rules, &numbers, &mut seen)?;
     let mut lark = format!("start: R{root}\n");
-    for (number, rule) in rules.iter().enumerate() {
+    for (number, rule) in rules.iter().enumerate().filter(|(number, _)| seen[*number] == Seen::Done) {
         let parts = rule.body.iter().map(|part| match part {
             Part::Lark(text) => text.clone(),
             Part::Rule(name) => format!("R{}", numbers[name]),
@@ -95,7 +98,7 @@ fn at((line, column): Place, what: &str) -> String {
     format!("GBNF, line {line}, column {column}: {what}")
 }
 
-/// An error for a rule that is not there, or refers to itself.
+/// Looks at a rule and those that it refers to; an error for one that leads back to itself.
 fn visit(
     number: usize,
     rules: &[Rule],
@@ -104,11 +107,9 @@ fn visit(
 ) -> Result<(), String> {
     seen[number] = Seen::Within;
     for (name, place) in &rules[number].uses {
-        let Some(next) = numbers.get(name) else {
-            return Err(at(*place, &format!("there is no rule {name}")));
-        };
-        match seen[*next] {
-            Seen::No => visit(*next, rules, numbers, seen)?,
+        let next = numbers[name];
+        match seen[next] {
+            Seen::No => visit(next, rules, numbers, seen)?,
             Seen::Within => {
                 let what =
                     format!("rule {name} leads back to itself, which is supported in Lark's notation alone");
@@ -236,8 +237,11 @@ impl Reader<'_> {
         self.space(depth > 0);
         let Some(c) = self.operator() else { return Ok(group) };
         self.next();
-        let operator = if c == '{' { self.range()? } else { c.to_string() };
-        group.push(Part::Lark(operator));
+        match if c == '{' { self.range()? } else { c.to_string() }.as_str() {
+            // Lark has no such repetition.
+            "{0,0}" => group = vec![Part::Lark("\"\"".into())],
+            operator => group.push(Part::Lark(operator.into())),
+        }
         self.space(depth > 0);
         match self.operator() {
             None => Ok(group),
@@ -398,6 +402,14 @@ mod tests {
             (space, vec!["{}", "{ }\n", "{\n\t }"], vec!["{  }", "{\n    }", "{"]),
             (short, vec!["aab", "aac", "]x-]", "a\nb-x]-]"], vec!["aa", "ab", "x-]", "xy-]"]),
             ("root ::= (\"a\"?){2} \"\"", vec!["", "a", "aa"], vec!["aaa", "b"]),
+            ("root ::= \"a\"{0} [b]{0,0} \"c\" one{0}\none ::= \"1\"", vec!["c"], vec!["", "ac", "bc", "c1"]),
+            (
+                "root ::= \"\\x7f\" \"\\x00\\x1b\" | \"\u{7f}\"",
+                vec!["\u{7f}\0\u{1b}", "\u{7f}"],
+                vec!["", "7f"],
+            ),
+            // A rule that nothing of the text leads to may be any.
+            ("root ::= \"a\"\nother ::= \"(\" other \")\" |", vec!["a"], vec!["()", ""]),
         ] {
             let grammar = Grammar::of_text(grammar).expect("GBNF");
             let mut constraint = words().1.compile(&grammar).expect("a grammar");
@@ -421,6 +433,7 @@ mod tests {
                 "leads back",
             ),
             ("root ::= \"a\" b", "line 1, column 14: there is no rule b"),
+            ("root ::= \"a\"\nother ::= b", "line 2, column 11: there is no rule b"),
             ("start ::= \"a\"", "no rule root"),
             ("root ::= \"a\"\nroot ::= \"b\"", "line 2, column 1: there is another rule root"),
             ("root ::= \"a", "line 1, column 12: a string that is not closed"),

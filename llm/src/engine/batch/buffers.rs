@@ -120,12 +120,12 @@ impl ExpertBuffers {
         Ok(Some(Self {
             chunk,
             entries,
-            scores: device.alloc(scores)?,
+            scores: zeros(device, scores)?,
             chosen: zeros(device, words)?,
             shares: device.alloc(words)?,
             gate_up: device.alloc(gate_up)?,
             ff: zeros(device, ff)?,
-            parts: device.alloc(parts)?,
+            parts: zeros(device, parts)?,
         }))
     }
 }
