@@ -90,8 +90,13 @@ impl Drop for Lane {
         // While the interpreter ends nothing can be asked of it.
         let queue = Mutex::new(queue);
         let end = || queue.lock().ok().and_then(|mut queue| queue.take()).map_or(Ok(()), hcq::Queue::close);
-        if let Err(error) = Python::try_attach(|py| away(py, end)).unwrap_or_else(end) {
-            self.unseen.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        let keep = |ended: Result<(), Error>| {
+            if let Err(error) = ended {
+                self.unseen.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            }
+        };
+        if Python::try_attach(|py| keep(away(py, end))).is_none() {
+            keep(end());
         }
     }
 }
