@@ -46,7 +46,7 @@ typedef enum hcq_status {
   HCQ_ERROR_BUSY,
   // A pointer to data is `NULL`, or not aligned for its type.
   HCQ_ERROR_POINTER,
-  // A text is not UTF-8.
+  // A text is not UTF-8, or in C++ has a NUL inside.
   HCQ_ERROR_TEXT,
   // A number is none that the call takes, such as a negative deadline.
   HCQ_ERROR_VALUE,
@@ -349,7 +349,8 @@ typedef struct hcq_options {
   uint64_t kernel_copies_from;
   // Context-switch time in ns after which a Jetson's driver stops a channel; `HCQ_UNKNOWN` for the driver's.
   uint64_t switch_limit_ns;
-  // Time slice in ns on a Jetson's GPU; `HCQ_UNKNOWN` for the driver's.
+  // Time slice in ns on a Jetson's GPU, 1000000 to 50000000 where root has not set the driver other bounds;
+  // `HCQ_UNKNOWN` for its 1024000.
   uint64_t timeslice_ns;
   // Settings of channels and launches, as lines `NAME = VALUE`; `NULL` for what `HCQ_PROFILE` says.
   const char *profile;
@@ -797,8 +798,10 @@ enum hcq_status hcq_graph_copy(struct hcq_graph_builder *builder,
 enum hcq_status hcq_graph_timestamp(struct hcq_graph_builder *builder,
                                     struct hcq_timestamp **timestamp);
 
-// Encodes a graph into GPU memory. Its builder is freed, whether the call succeeds or not.
-enum hcq_status hcq_graph_build(struct hcq_graph_builder *builder, struct hcq_graph **graph);
+// Encodes a graph into GPU memory. Its builder is freed, whether the call succeeds or not, unless another thread is in
+// a call with it (`HCQ_ERROR_BUSY`).
+enum hcq_status hcq_graph_build(struct hcq_graph_builder *builder,
+                                struct hcq_graph **graph);
 
 // Frees a graph; replays that were started go on. `NULL` is no error.
 enum hcq_status hcq_graph_free(struct hcq_graph *graph);
@@ -821,8 +824,9 @@ enum hcq_status hcq_queue_open(const struct hcq_device *device, struct hcq_queue
 enum hcq_status hcq_queue_open_copy(const struct hcq_device *device, struct hcq_queue **queue);
 
 // Frees a queue: discards what was not submitted, and waits for what was, at most the device's patience (60 s by
-// default). Work that does not end is stopped then, and with it all queues of the device: later calls are
-// `HCQ_ERROR_LOST`. `NULL` is no error.
+// default). Work that does not end is stopped then: waits for it are `HCQ_ERROR_QUEUE_STOPPED`. On a Jetson that takes
+// the device's other queues along, and later calls are `HCQ_ERROR_LOST`; where it has none, opening one takes the
+// patience again, and is `HCQ_ERROR_DRIVER_IOCTL` (`EBUSY`) while the kernel runs on. `NULL` is no error.
 enum hcq_status hcq_queue_free(struct hcq_queue *queue);
 
 // Sets how long the calls of a queue wait for room in its rings, in place of the device's patience. A call that ends

@@ -86,6 +86,13 @@ inline void check(hcq_status status) {
     throw error(status, text);
 }
 
+// A text for hcq.h, which would end it at a NUL inside.
+inline const char *text_of(const std::string &text) {
+    if (text.find('\0') != std::string::npos)
+        throw error(HCQ_ERROR_TEXT, "the text has a NUL inside, where it would end");
+    return text.c_str();
+}
+
 // The owner of a handle.
 template <class T, hcq_status (*Free)(T *)> class owner {
 public:
@@ -146,7 +153,7 @@ public:
     }
     // Waits for the submissions that name the buffer, before the memory of host_pointer is touched.
     void wait(std::chrono::nanoseconds timeout) const { check(hcq_buffer_wait(get(), timeout.count())); }
-    void set_name(const std::string &name) const { check(hcq_buffer_set_name(get(), name.c_str())); }
+    void set_name(const std::string &name) const { check(hcq_buffer_set_name(get(), text_of(name))); }
     buffer_at at(std::uint64_t offset) const noexcept { return {get(), offset}; }
 
     // Offsets are in bytes, counts in values.
@@ -186,6 +193,13 @@ public:
     template <class... T> explicit args(const T &...values) {
         check(hcq_args_new(out()));
         (add(values), ...);
+    }
+
+    // The handle, for a launch. To hcq.h no list is an empty one; a moved-from list is a mistake.
+    const hcq_args *list() const {
+        if (!*this)
+            throw error(HCQ_ERROR_HANDLE_NULL, "the list of arguments was moved from");
+        return get();
     }
 
     // Leaves none, and keeps the memory: a loop that fills the list again allocates nothing.
@@ -248,7 +262,7 @@ public:
 
     hcq::kernel kernel(const std::string &name) const {
         hcq_kernel *made;
-        check(hcq_program_kernel(get(), name.c_str(), &made));
+        check(hcq_program_kernel(get(), text_of(name), &made));
         return hcq::kernel(made);
     }
     std::vector<hcq::kernel> kernels() const {
@@ -308,7 +322,7 @@ public:
     }
     // Replaces arguments of a launch from the one of number `index` on, for later replays.
     void patch(hcq_node node, std::size_t index, const args &args) const {
-        check(hcq_graph_patch_args(get(), node, index, args.get()));
+        check(hcq_graph_patch_args(get(), node, index, args.list()));
     }
 };
 
@@ -318,17 +332,17 @@ public:
 
     hcq_node launch(const kernel &kernel, const shape &shape, const args &args) {
         hcq_node node;
-        check(hcq_graph_launch(get(), kernel.get(), &shape, args.get(), &node));
+        check(hcq_graph_launch(get(), kernel.get(), &shape, args.list(), &node));
         return node;
     }
     hcq_node launch_after(const kernel &kernel, const shape &shape, const args &args, const std::vector<hcq_node> &after) {
         hcq_node node;
-        check(hcq_graph_launch_after(get(), kernel.get(), &shape, args.get(), after.data(), after.size(), &node));
+        check(hcq_graph_launch_after(get(), kernel.get(), &shape, args.list(), after.data(), after.size(), &node));
         return node;
     }
     hcq_node launch_early(const kernel &kernel, const shape &shape, const args &args, hcq_node after) {
         hcq_node node;
-        check(hcq_graph_launch_early(get(), kernel.get(), &shape, args.get(), after, &node));
+        check(hcq_graph_launch_early(get(), kernel.get(), &shape, args.list(), after, &node));
         return node;
     }
     void barrier() { check(hcq_graph_barrier(get())); }
@@ -359,7 +373,7 @@ public:
 
     // The kernel's arguments decide what it reads and writes.
     void launch(const kernel &kernel, const shape &shape, const args &args) {
-        check(hcq_queue_launch(get(), kernel.get(), &shape, args.get()));
+        check(hcq_queue_launch(get(), kernel.get(), &shape, args.list()));
     }
     void barrier() { check(hcq_queue_barrier(get())); }
     void copy(const buffer &src, std::uint64_t src_offset, const buffer &dst, std::uint64_t dst_offset, std::uint64_t len) {
@@ -394,8 +408,8 @@ public:
     device() { check(hcq_device_open(nullptr, nullptr, out())); }
     // None: for a member that gets one later.
     explicit device(std::nullptr_t) noexcept {}
-    explicit device(const std::string &name) { check(hcq_device_open(name.c_str(), nullptr, out())); }
-    device(const std::string &name, const options &options) { check(hcq_device_open(name.c_str(), &options, out())); }
+    explicit device(const std::string &name) { check(hcq_device_open(text_of(name), nullptr, out())); }
+    device(const std::string &name, const options &options) { check(hcq_device_open(text_of(name), &options, out())); }
 
     hcq_info info() const {
         hcq_info info;
@@ -451,7 +465,7 @@ public:
     program load_files(const std::vector<std::string> &paths) const {
         std::vector<const char *> texts;
         for (const std::string &path : paths)
-            texts.push_back(path.c_str());
+            texts.push_back(text_of(path));
         hcq_program *made;
         check(hcq_program_load_files(get(), texts.data(), texts.size(), &made));
         return program(made);

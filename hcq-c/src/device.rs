@@ -98,7 +98,8 @@ pub struct hcq_options {
     pub kernel_copies_from: u64,
     /// Context-switch time in ns after which a Jetson's driver stops a channel; `HCQ_UNKNOWN` for the driver's.
     pub switch_limit_ns: u64,
-    /// Time slice in ns on a Jetson's GPU; `HCQ_UNKNOWN` for the driver's.
+    /// Time slice in ns on a Jetson's GPU, 1000000 to 50000000 where root has not set the driver other bounds;
+    /// `HCQ_UNKNOWN` for its 1024000.
     pub timeslice_ns: u64,
     /// Settings of channels and launches, as lines `NAME = VALUE`; `NULL` for what `HCQ_PROFILE` says.
     pub profile: *const c_char,

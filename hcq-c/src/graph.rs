@@ -267,7 +267,16 @@ pub unsafe extern "C" fn hcq_graph_timestamp(
     })
 }
 
-/// Encodes a graph into GPU memory. Its builder is freed, whether the call succeeds or not.
+/// What a builder has recorded; its handle goes.
+fn taken(builder: *mut hcq_graph_builder) -> Result<Building, Failure> {
+    let object = get(builder)?;
+    let building = exclusive(&object, "graph builder")?.take();
+    take(builder)?;
+    building.ok_or_else(built)
+}
+
+/// Encodes a graph into GPU memory. Its builder is freed, whether the call succeeds or not, unless another thread is in
+/// a call with it (`HCQ_ERROR_BUSY`).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hcq_graph_build(
     builder: *mut hcq_graph_builder,
@@ -275,11 +284,10 @@ pub unsafe extern "C" fn hcq_graph_build(
 ) -> hcq_status {
     // SAFETY: the caller's promise.
     call(|| unsafe {
+        // Before the place for the graph is looked at: the builder goes in any case.
+        let building = taken(builder);
         hand_out(graph, || {
-            let object = get(builder)?;
-            let building = exclusive(&object, "graph builder")?.take();
-            let Building { builder: recorded, nodes } = building.ok_or_else(built)?;
-            take(builder)?;
+            let Building { builder: recorded, nodes } = building?;
             Ok(Built { graph: recorded.build()?, nodes })
         })
     })

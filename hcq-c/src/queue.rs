@@ -78,8 +78,9 @@ pub unsafe extern "C" fn hcq_queue_open_copy(
 }
 
 /// Frees a queue: discards what was not submitted, and waits for what was, at most the device's patience (60 s by
-/// default). Work that does not end is stopped then, and with it all queues of the device: later calls are
-/// `HCQ_ERROR_LOST`. `NULL` is no error.
+/// default). Work that does not end is stopped then: waits for it are `HCQ_ERROR_QUEUE_STOPPED`. On a Jetson that takes
+/// the device's other queues along, and later calls are `HCQ_ERROR_LOST`; where it has none, opening one takes the
+/// patience again, and is `HCQ_ERROR_DRIVER_IOCTL` (`EBUSY`) while the kernel runs on. `NULL` is no error.
 #[unsafe(no_mangle)]
 pub extern "C" fn hcq_queue_free(queue: *mut hcq_queue) -> hcq_status {
     free(queue)

@@ -26,7 +26,7 @@ pub enum hcq_status {
     HCQ_ERROR_BUSY,
     /// A pointer to data is `NULL`, or not aligned for its type.
     HCQ_ERROR_POINTER,
-    /// A text is not UTF-8.
+    /// A text is not UTF-8, or in C++ has a NUL inside.
     HCQ_ERROR_TEXT,
     /// A number is none that the call takes, such as a negative deadline.
     HCQ_ERROR_VALUE,

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyFloat, PyInt, PyTuple};
 
 use crate::buffer::BufferAt;
-use crate::failure::Failure;
+use crate::failure::{Failure, kind_of, shown};
 use crate::foreign::Foreign;
 use crate::memory::Buffer;
 
@@ -98,14 +98,17 @@ impl Signature {
         }
         // A scalar with a type: of numpy, of ctypes, or a structure of theirs.
         match Foreign::of_value(value) {
-            Some(scalar) if scalar.is_scalar() => Ok(Value::Bytes(scalar.bytes(value.py(), <[u8]>::to_vec)?)),
+            Some(scalar) if scalar.is_scalar() => match scalar.obstacle(value)? {
+                Some(obstacle) => Err(Failure::kind(format!("{}: {obstacle}", here()))),
+                None => Ok(Value::Bytes(scalar.bytes(value.py(), <[u8]>::to_vec)?)),
+            },
             Some(_) => {
                 Err(Failure::kind(format!("{}: an array of the CPU: pass device.buffer(array)", here())))
             }
             None => Err(Failure::kind(format!(
-                "{}: a {} is no argument: pass a buffer, a number, or a scalar with a type",
+                "{}: {} is no argument: pass a buffer, a number, or a scalar with a type",
                 here(),
-                value.get_type().name()?
+                kind_of(value)?
             ))),
         }
     }
@@ -130,7 +133,7 @@ fn integer(number: &Bound<'_, PyInt>, size: usize, here: &dyn Fn() -> String) ->
     match word {
         Some(word) => Ok(Value::Bytes(word.to_le_bytes()[..size].to_vec())),
         None => {
-            let text = format!("{}: {number} does not fit into {size} bytes", here());
+            let text = format!("{}: {} does not fit into {size} bytes", here(), shown(number));
             Err(PyOverflowError::new_err(text).into())
         }
     }
@@ -145,7 +148,7 @@ fn float(number: f64, size: usize, here: &dyn Fn() -> String) -> Result<Value, F
         _ => return Err(Failure::kind(format!("{}: the parameter has {size} bytes, no float has", here()))),
     };
     if number.is_finite() && !rounded.is_finite() {
-        let text = format!("{}: {number} does not fit into a float of {size} bytes", here());
+        let text = format!("{}: {number:?} does not fit into a float of {size} bytes", here());
         return Err(PyOverflowError::new_err(text).into());
     }
     Ok(Value::Bytes(bytes))

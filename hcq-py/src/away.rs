@@ -3,12 +3,14 @@
 //! A thread that takes an interpreter which ends is ended by it (before Python 3.14), through frames of Rust, which
 //! ends the process badly. So threads that come back from such work then stay away for good, as 3.14 has them.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use hcq::{Error, QueueError};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 use crate::failure::Failure;
@@ -35,6 +37,31 @@ pub(crate) fn away<R: Send>(py: Python<'_>, work: impl Send + FnOnce() -> R) -> 
     });
     COMING.fetch_sub(1, Ordering::SeqCst);
     result
+}
+
+/// Does `work`, which has no deadline of its caller's, on a thread of its own. A signal may end the call meanwhile; the
+/// work goes on then, and what it makes is dropped there.
+pub(crate) fn apart<R: Send + 'static>(
+    py: Python<'_>,
+    work: impl FnOnce() -> Result<R, Error> + Send + 'static,
+) -> Result<R, Failure> {
+    let (made, taken) = mpsc::channel();
+    thread::Builder::new()
+        .name("hcq".to_owned())
+        .spawn(move || drop(made.send(work())))
+        .map_err(PyErr::from)?;
+    // A receiver is for one thread at a time.
+    let taken = Mutex::new(taken);
+    let wait = || taken.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(LOOK_EVERY);
+    loop {
+        match away(py, wait) {
+            Ok(result) => return Ok(result?),
+            Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(PyRuntimeError::new_err("a mistake of hcq: its thread panicked").into());
+            }
+        }
+    }
 }
 
 /// Longest time for which a wait does not look for signals, Ctrl-C among them.

@@ -9,7 +9,7 @@ use pyo3::types::{PyBytes, PyDict, PyTuple};
 use crate::away::{away, seconds};
 use crate::dtype::DType;
 use crate::export;
-use crate::failure::Failure;
+use crate::failure::{Failure, leave};
 use crate::foreign::Foreign;
 use crate::gpu::Gpu;
 use crate::memory::Buffer;
@@ -74,8 +74,10 @@ impl Buffer {
         self.is_closed()
     }
 
-    fn __len__(&self) -> usize {
-        self.shape().first().map_or(0, |side| side.unsigned_abs())
+    fn __len__(&self) -> Result<usize, Failure> {
+        let first =
+            self.shape().first().ok_or_else(|| Failure::kind("a buffer without sides has no len()"))?;
+        Ok(first.unsigned_abs())
     }
 
     fn __repr__(&self) -> String {
@@ -181,6 +183,16 @@ impl Buffer {
     /// views it. Closing twice is no error.
     fn close(&self) -> Result<(), Failure> {
         self.give_back()
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    /// Closes it, as `close` does. Where an exception ends the block, that is the one that is seen.
+    #[pyo3(signature = (*ended))]
+    fn __exit__(&self, ended: &Bound<'_, PyTuple>) -> Result<(), Failure> {
+        leave(ended, self.close())
     }
 
     /// The memory as a DLPack capsule, for `numpy.from_dlpack` and `torch.from_dlpack`.

@@ -9,10 +9,10 @@ use pyo3::exceptions::{PyOSError, PyOverflowError};
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyByteArray, PyBytes, PyDict, PyInt, PyList, PyTuple};
 
-use crate::away::{away, seconds};
+use crate::away::{apart, away, seconds};
 use crate::buffer;
 use crate::dtype::{self, DType};
-use crate::failure::{Failure, fact};
+use crate::failure::{Failure, fact, kind_of, leave, shown};
 use crate::foreign::Foreign;
 use crate::gpu::{Gpu, Queue};
 use crate::graph::GraphBuilder;
@@ -114,11 +114,16 @@ impl Device {
     }
 }
 
+/// Whether an object with memory is an array, which may have no sides, and no number with memory of its own.
+fn is_array(data: &Bound<'_, PyAny>) -> bool {
+    data.hasattr("__len__").unwrap_or(false)
+}
+
 /// The sides of a new array: a count, of numpy too, whose numbers have memory of their own, or a shape. `None` for
 /// an object to copy.
 fn sides(data: &Bound<'_, PyAny>) -> Result<Option<Vec<usize>>, Failure> {
     let is_number = || {
-        let has_index = data.hasattr("__index__").unwrap_or(false);
+        let has_index = data.hasattr("__index__").unwrap_or(false) && !is_array(data);
         has_index && Foreign::of_value(data).is_some_and(|memory| memory.is_scalar())
     };
     if data.is_instance_of::<PyInt>() || is_number() {
@@ -126,12 +131,18 @@ fn sides(data: &Bound<'_, PyAny>) -> Result<Option<Vec<usize>>, Failure> {
         return match count {
             Ok(count) => Ok(Some(vec![count])),
             Err(_) => {
-                let text = format!("data: {data} is no number of elements: 1 is the least");
+                let text = format!("data: {} is no number of elements: there are 1 to 2^64 - 1", shown(data));
                 Err(PyOverflowError::new_err(text).into())
             }
         };
     }
-    if data.is_instance_of::<PyTuple>() || data.is_instance_of::<PyList>() {
+    if data.is_instance_of::<PyList>() {
+        return Err(Failure::kind(
+            "data: a list has no memory to copy from, and is no shape: pass numpy.array(list) for its values, a tuple \
+             for a shape",
+        ));
+    }
+    if data.is_instance_of::<PyTuple>() {
         let shape = data.extract().map(Some);
         return shape
             .map_err(|_| Failure::kind(format!("data: {data} is no shape; pass values as a numpy array")));
@@ -147,8 +158,8 @@ fn elements(
 ) -> Result<(&'static DType, Vec<usize>), Failure> {
     let own = dtype::of_memory(data, memory);
     let (dtype, shape) = match (dtype, own) {
-        (None, own) => (own?, memory.shape()),
-        (Some(dtype), Ok(own)) if own == dtype => (dtype, memory.shape()),
+        (None, own) => (own?, Some(memory.shape())),
+        (Some(dtype), Ok(own)) if own == dtype => (dtype, Some(memory.shape())),
         (Some(dtype), Ok(own)) if own != dtype::BYTES => {
             return Err(Failure::kind(format!(
                 "data: the elements are {}, not {}; pass data.astype(..), or data.view(\"uint8\") for the same bytes",
@@ -156,7 +167,7 @@ fn elements(
             )));
         }
         // Bytes as elements of that type.
-        (Some(dtype), _) if memory.len().is_multiple_of(dtype.size) => (dtype, vec![]),
+        (Some(dtype), _) if memory.len().is_multiple_of(dtype.size) => (dtype, None),
         (Some(dtype), _) => {
             let (len, size) = (memory.len(), dtype.size);
             return Err(Failure::value(format!(
@@ -166,8 +177,8 @@ fn elements(
         }
     };
     // A scalar is an array of one.
-    let shape = if shape.is_empty() { vec![memory.len() / dtype.size] } else { shape };
-    Ok((dtype, shape))
+    let shape = shape.filter(|sides| !sides.is_empty() || is_array(data));
+    Ok((dtype, shape.unwrap_or_else(|| vec![memory.len() / dtype.size])))
 }
 
 /// The bytes of an array; more than there can be where they are not to be counted.
@@ -178,7 +189,7 @@ fn bytes_of(sides: &[usize], dtype: &DType) -> u64 {
 impl Device {
     /// A queue of Python around one of the library.
     fn lane(&self, queue: hcq::Queue) -> Result<Queue, Failure> {
-        let lane = Arc::new(Lane::new(queue, self.0.patience));
+        let lane = Arc::new(Lane::new(queue, self.0.patience, &self.0.unseen));
         Ok(Queue { lane: self.0.hold("queue", lane)?, gpu: self.0.clone() })
     }
 }
@@ -189,19 +200,15 @@ impl Device {
         slf
     }
 
-    /// Closes the device. Where an exception ends the block, that is the one that is seen.
+    /// Closes the device, as `close` does. Where an exception ends the block, that is the one that is seen.
     #[pyo3(signature = (*ended))]
     fn __exit__(&self, py: Python<'_>, ended: &Bound<'_, PyTuple>) -> Result<(), Failure> {
-        let failed = ended.get_item(0).is_ok_and(|kind| !kind.is_none());
-        match self.0.close(py) {
-            Err(_) if failed => Ok(()),
-            closed => closed,
-        }
+        leave(ended, self.0.close(py))
     }
 
     /// Closes the device and everything that was made of it: later uses are errors, and the memory goes back. Waits for
-    /// the work of its queues, at most the device's patience. Refused while another object views a buffer. Closing
-    /// twice is no error.
+    /// the work of its queues, at most the device's patience, and raises the fault or the time-out of work that no call
+    /// has waited for; it is closed then too. Refused while another object views a buffer. Closing twice is no error.
     fn close(&self, py: Python<'_>) -> Result<(), Failure> {
         self.0.close(py)
     }
@@ -287,13 +294,13 @@ impl Device {
     /// Opens a queue for launches and copies.
     fn queue(&self, py: Python<'_>) -> Result<Queue, Failure> {
         let device = self.0.device()?;
-        self.lane(away(py, || device.queue())?)
+        self.lane(apart(py, move || device.queue())?)
     }
 
     /// Opens a queue for copies, which run beside the launches of other queues.
     fn copy_queue(&self, py: Python<'_>) -> Result<Queue, Failure> {
         let device = self.0.device()?;
-        self.lane(away(py, || device.copy_queue())?)
+        self.lane(apart(py, move || device.copy_queue())?)
     }
 
     /// Starts to record a graph.
@@ -382,6 +389,6 @@ fn image(code: &Bound<'_, PyAny>, sm: u32) -> Result<Vec<u8>, Failure> {
     if code.hasattr("compile")? {
         return Ok(code.call_method1("compile", (format!("sm_{sm}"),))?.extract()?);
     }
-    let kind = code.get_type().name()?;
-    Err(Failure::kind(format!("code: a {kind} is no cubin; pass its bytes, its path or a hcq.Source")))
+    let kind = kind_of(code)?;
+    Err(Failure::kind(format!("code: {kind} is no cubin; pass its bytes, its path or a hcq.Source")))
 }

@@ -4,11 +4,12 @@ use std::borrow::Cow;
 use std::ffi::CStr;
 use std::sync::{Mutex, PoisonError};
 
+use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use crate::failure::Failure;
-use crate::foreign::Foreign;
+use crate::foreign::{Foreign, is_bfloat16};
 
 /// A type of elements. There is one object of each: they are compared by their place.
 #[derive(Debug)]
@@ -51,10 +52,15 @@ impl DType {
 
     /// The type for numpy, which has no bfloat16 of its own.
     pub fn numpy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        match self.name == "bfloat16" {
-            true => py.import("ml_dtypes")?.getattr("bfloat16"),
-            false => Ok(self.shown(py)),
+        if self.name != "bfloat16" {
+            return Ok(self.shown(py));
         }
+        let types = py.import("ml_dtypes").map_err(|_| {
+            PyImportError::new_err(
+                "an array of bfloat16 needs the package ml_dtypes: install it, or read_into an array of uint16",
+            )
+        })?;
+        types.getattr("bfloat16")
     }
 }
 
@@ -105,6 +111,9 @@ fn of_format(format: &CStr) -> Option<&'static DType> {
 
 /// The type of the elements of `data`, which has that memory.
 pub(crate) fn of_memory(data: &Bound<'_, PyAny>, memory: &Foreign) -> Result<&'static DType, Failure> {
+    if is_bfloat16(data) {
+        return Ok(&ALL[10]);
+    }
     if let Some(known) = of_format(memory.format()) {
         return Ok(known);
     }

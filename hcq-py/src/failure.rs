@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use hcq::{Error, FaultKind, FaultReport, LaunchError, ProgramError, QueueError};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{IntoPyDict, PyDict};
+use pyo3::types::{IntoPyDict, PyDict, PyInt, PyTuple};
 
 use crate::explain::explain;
 
@@ -30,6 +30,32 @@ impl Failure {
     /// An error that is this package's own: a class of `hcq/errors.py`, a code, a text.
     pub fn own(py: Python<'_>, class: &str, code: &str, text: &str) -> Self {
         Self::Python(exception(py, class, code, text, None, None).unwrap_or_else(|error| error))
+    }
+}
+
+/// The end of a `with` block whose object was closed: where an exception ends the block, that is the one that is seen.
+pub(crate) fn leave(ended: &Bound<'_, PyTuple>, closed: Result<(), Failure>) -> Result<(), Failure> {
+    match ended.get_item(0).is_ok_and(|kind| !kind.is_none()) {
+        true => Ok(()),
+        false => closed,
+    }
+}
+
+/// The name of an object's type, with its article.
+pub(crate) fn kind_of(object: &Bound<'_, PyAny>) -> PyResult<String> {
+    let name = object.get_type().name()?.to_string();
+    let article =
+        if name.starts_with(['a', 'e', 'i', 'o', 'u', 'A', 'E', 'I', 'O', 'U']) { "an" } else { "a" };
+    Ok(format!("{article} {name}"))
+}
+
+/// An object as errors show it: of integers that no parameter takes, however long, the bits. Python prints no more than
+/// some thousand digits.
+pub(crate) fn shown(object: &Bound<'_, PyAny>) -> String {
+    let bits = object.cast::<PyInt>().ok().and_then(|number| number.call_method0("bit_length").ok());
+    match bits.and_then(|bits| bits.extract::<u64>().ok()) {
+        Some(bits) if bits > 128 => format!("an integer of {bits} bits"),
+        _ => object.to_string(),
     }
 }
 

@@ -91,7 +91,28 @@ impl Drop for Foreign {
 /// Whether elements are, or have among their fields, objects of Python: the letter `O` outside the names of fields,
 /// which stand between colons (source: PEP 3118).
 fn has_objects(format: &CStr) -> bool {
-    format.to_bytes().split(|byte| *byte == b':').step_by(2).any(|part| part.contains(&b'O'))
+    parts(format).any(|part| part.contains(&b'O'))
+}
+
+/// The letters of a format outside the names of fields, as parts between them.
+fn parts(format: &CStr) -> impl Iterator<Item = &[u8]> {
+    format.to_bytes().split(|byte| *byte == b':').step_by(2)
+}
+
+/// Whether an array or a scalar has the type that the package ml_dtypes adds to numpy, which has no letter in the buffer
+/// protocol.
+pub(crate) fn is_bfloat16(object: &Bound<'_, PyAny>) -> bool {
+    let Ok(dtype) = object.getattr("dtype") else { return false };
+    let is = |field: &str, wanted: &str| dtype.getattr(field).is_ok_and(|found| found.to_string() == wanted);
+    is("name", "bfloat16") && is("itemsize", "2")
+}
+
+/// The same memory with another type, which has a letter.
+fn with_letter<'py>(object: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+    let array = || {
+        object.py().import("numpy")?.getattr("asarray")?.call1((object,))?.call_method1("view", ("uint16",))
+    };
+    is_bfloat16(object).then(array)?.ok()
 }
 
 /// The array of numpy on the memory of an object that shows it by DLPack alone, such as a tensor of torch.
@@ -123,7 +144,9 @@ impl Foreign {
 
     /// The memory of a value that has one of its own in the buffer protocol, for reading.
     pub fn of_value(object: &Bound<'_, PyAny>) -> Option<Self> {
-        Self::with(object, FORMAT | STRIDES).ok()
+        let flags = FORMAT | STRIDES;
+        let by_letter = || Self::with(&with_letter(object)?, flags).ok();
+        Self::with(object, flags).ok().or_else(by_letter)
     }
 
     /// The memory of an argument `data`, for reading.
@@ -141,6 +164,7 @@ impl Foreign {
     /// The memory of an argument `target` for writing, in one piece.
     pub fn write(target: &Bound<'_, PyAny>) -> Result<Self, Failure> {
         let flags = WRITABLE | FORMAT | STRIDES;
+        let target = &with_letter(target).unwrap_or_else(|| target.clone());
         let found = match (Self::with(target, flags), by_dlpack(target)) {
             (Ok(found), _) => found,
             (_, Ok(Some(array))) => Self::with(&array, flags)?,
@@ -184,6 +208,39 @@ impl Foreign {
             // SAFETY: a text that ends, for as long as the view.
             false => unsafe { CStr::from_ptr(self.view.format) },
         }
+    }
+
+    /// What keeps a value, whose memory it is, from being the bytes that a kernel takes for it.
+    pub fn obstacle(&self, value: &Bound<'_, PyAny>) -> PyResult<Option<&'static str>> {
+        let letters: Vec<u8> = parts(self.format()).flatten().copied().collect();
+        let text = String::from_utf8_lossy(&letters);
+        // Beside module `struct`'s letters: those of PEP 3118, and `z` and `Z` of ctypes (source: CPython,
+        // Modules/_ctypes/_ctypes.c, c_char_p and c_wchar_p). numpy's complex numbers are a `Z` and a letter.
+        let complex = text.replace("Zf", "").replace("Zd", "").replace("Zg", "");
+        if complex.contains(['&', 'X', 'z', 'Z']) {
+            return Ok(Some("an address of the CPU: pass device.buffer(array)"));
+        }
+        if text.contains(['>', '!']) || value.hasattr("_swappedbytes_")? {
+            return Ok(Some("its bytes have the order of another machine: pass them in this one's"));
+        }
+        if text.contains(['w', 'u']) {
+            return Ok(Some("a text: pass its bytes"));
+        }
+        if value.getattr("mask").is_ok_and(|mask| mask.is_truthy().unwrap_or(false)) {
+            return Ok(Some("a masked value: pass one that is there"));
+        }
+        // Of unions and packed structures ctypes has no letters.
+        if let ("B", Ok(fields)) = (&*text, value.getattr("_fields_")) {
+            for field in fields.try_iter()? {
+                let part = field?.get_item(1)?.call0()?;
+                if let Some(found) =
+                    Self::of_value(&part).map(|memory| memory.obstacle(&part)).transpose()?.flatten()
+                {
+                    return Ok(Some(found));
+                }
+            }
+        }
+        Ok(None)
     }
 
     fn is_contiguous(&self) -> bool {

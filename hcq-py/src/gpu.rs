@@ -7,10 +7,10 @@ use std::time::Duration;
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 
-use crate::away::away;
+use crate::away::{apart, away};
 use crate::failure::Failure;
 use crate::held::{Close, Held, closed};
-use crate::lane::Lane;
+use crate::lane::{Lane, Unseen};
 
 /// An open device, with the queue of launches that name none. Its locks are held while the interpreter is.
 #[derive(Debug)]
@@ -20,6 +20,8 @@ pub(crate) struct Gpu {
     pub patience: Duration,
     lane: Mutex<Option<Arc<Lane>>>,
     made: Mutex<Made>,
+    /// Of queues that are gone.
+    pub unseen: Arc<Unseen>,
     /// Views of other objects on its buffers.
     views: AtomicUsize,
 }
@@ -41,7 +43,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Gpu {
     pub fn new(device: hcq::Device, patience: Duration) -> Self {
         let (lane, made, views) = (Mutex::default(), Mutex::default(), AtomicUsize::new(0));
-        Self { device: Held::new("device", device), patience, lane, made, views }
+        let unseen = Arc::default();
+        Self { device: Held::new("device", device), patience, lane, made, unseen, views }
     }
 
     /// The device of the library.
@@ -88,16 +91,17 @@ impl Gpu {
             return Ok(lane.clone());
         }
         let device = self.device()?;
-        let opened = away(py, || device.queue())?;
+        let opened = apart(py, move || device.queue())?;
         if self.device.is_closed() {
             return Err(closed("device"));
         }
         // Another thread may have been faster.
-        Ok(lock(&self.lane).get_or_insert_with(|| Arc::new(Lane::new(opened, self.patience))).clone())
+        let opened = || Arc::new(Lane::new(opened, self.patience, &self.unseen));
+        Ok(lock(&self.lane).get_or_insert_with(opened).clone())
     }
 
     /// Closes the device and all that was made of it; refused while there are views. Waits for the work of its queues,
-    /// at most the device's patience.
+    /// at most the device's patience; an error is why work did not end that no call has said.
     pub fn close(&self, py: Python<'_>) -> Result<(), Failure> {
         let views = self.views.load(Ordering::Relaxed);
         if views > 0 {
@@ -112,7 +116,7 @@ impl Gpu {
         let taken: Vec<Box<dyn Send>> =
             made.iter().filter_map(Weak::upgrade).map(|made| made.take()).collect();
         away(py, || drop((lane, taken, device)));
-        Ok(())
+        self.unseen.say()
     }
 }
 

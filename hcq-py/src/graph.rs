@@ -175,4 +175,26 @@ impl Graph {
     fn launches(&self) -> usize {
         self.launches
     }
+
+    /// Gives the memory back, once the replays have ended; later uses are errors. Closing twice is no error.
+    fn close(&self, py: Python<'_>) {
+        let graph = self.graph.take();
+        away(py, || drop(graph));
+    }
+
+    /// Whether it, or its device, is closed.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.graph.is_closed()
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    /// Closes it.
+    #[pyo3(signature = (*_ended))]
+    fn __exit__(&self, py: Python<'_>, _ended: &Bound<'_, PyTuple>) {
+        self.close(py);
+    }
 }

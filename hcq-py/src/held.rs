@@ -74,6 +74,9 @@ impl<T: Send + 'static> Held<T> {
 
 /// The refusal of what is closed.
 pub(crate) fn closed(what: &str) -> Failure {
-    let text = format!("the {what} is closed, or its device is");
+    let text = match what {
+        "device" => "the device is closed".to_owned(),
+        part => format!("the {part} is closed, or its device is"),
+    };
     Python::attach(|py| Failure::own(py, "Closed", "HANDLE_FREED", &text))
 }

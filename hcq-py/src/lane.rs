@@ -1,6 +1,6 @@
 //! A queue that threads of Python share.
 
-use std::sync::{Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use hcq::Error;
@@ -18,11 +18,27 @@ pub(crate) struct Lane {
     patience: Duration,
     /// Taken when it is dropped.
     queue: Mutex<Option<hcq::Queue>>,
+    /// Where the drop leaves why the work did not end.
+    unseen: Arc<Unseen>,
+}
+
+/// Why work did not end that no call has waited for. Locked while the interpreter is held or ends, and not longer.
+#[derive(Debug, Default)]
+pub(crate) struct Unseen(Mutex<Option<Error>>);
+
+impl Unseen {
+    /// What has not been said yet, as an error.
+    pub fn say(&self) -> Result<(), Failure> {
+        match self.0.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(error) => Err(error.into()),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Lane {
-    pub fn new(queue: hcq::Queue, patience: Duration) -> Self {
-        Self { owner: std::process::id(), patience, queue: Mutex::new(Some(queue)) }
+    pub fn new(queue: hcq::Queue, patience: Duration, unseen: &Arc<Unseen>) -> Self {
+        Self { owner: std::process::id(), patience, queue: Mutex::new(Some(queue)), unseen: unseen.clone() }
     }
 
     /// Shows the queue to `work`, without the interpreter. Where it ends with a time-out, as there is no room, signals
@@ -73,9 +89,14 @@ impl Drop for Lane {
         let queue = self.queue.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         // While the interpreter ends nothing can be asked of it.
         let queue = Mutex::new(queue);
-        let end = || drop(queue.lock().map(|mut queue| queue.take()));
-        if Python::try_attach(|py| away(py, end)).is_none() {
-            end();
+        let end = || queue.lock().ok().and_then(|mut queue| queue.take()).map_or(Ok(()), hcq::Queue::close);
+        let keep = |ended: Result<(), Error>| {
+            if let Err(error) = ended {
+                self.unseen.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            }
+        };
+        if Python::try_attach(|py| keep(away(py, end))).is_none() {
+            keep(end());
         }
     }
 }

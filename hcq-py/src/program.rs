@@ -8,7 +8,7 @@ use pyo3::types::{IntoPyDict, PyTuple};
 
 use crate::args::Signature;
 use crate::away::away;
-use crate::failure::{Failure, fact};
+use crate::failure::{Failure, fact, shown};
 use crate::gpu::{Gpu, Queue};
 use crate::held::Held;
 use crate::point::SyncPoint;
@@ -54,6 +54,28 @@ impl Program {
     /// Names of the kernels.
     fn keys(&self) -> Result<Vec<String>, Failure> {
         Ok(self.program.get()?.kernels().map(|kernel| kernel.name().to_owned()).collect())
+    }
+
+    /// Gives the memory back, once its kernels are gone and have ended; later uses are errors. Closing twice is no error.
+    fn close(&self, py: Python<'_>) {
+        let program = self.program.take();
+        away(py, || drop(program));
+    }
+
+    /// Whether it, or its device, is closed.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.program.is_closed()
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    /// Closes it.
+    #[pyo3(signature = (*_ended))]
+    fn __exit__(&self, py: Python<'_>, _ended: &Bound<'_, PyTuple>) {
+        self.close(py);
     }
 
     fn __repr__(&self) -> String {
@@ -174,8 +196,10 @@ impl Kernel {
 /// Sides of a grid or a block.
 fn sides(value: &Bound<'_, PyAny>, what: &str) -> Result<[u32; 3], Failure> {
     let bad = || {
-        let text = format!("{what}: {value} is no number from 0 to 2^32 - 1, and no tuple of one to three");
-        Failure::kind(text)
+        let value = shown(value);
+        Failure::kind(format!(
+            "{what}: {value} is no number from 0 to 2^32 - 1, and no tuple of one to three"
+        ))
     };
     let given: Vec<u32> = match value.cast::<PyTuple>() {
         Ok(tuple) => tuple.extract().map_err(|_| bad())?,

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, leave};
 use crate::gpu::Queue;
 use crate::memory::Buffer;
 use crate::point::{SyncPoint, Timestamp};
@@ -72,6 +72,30 @@ impl Queue {
     fn submit(&self, py: Python<'_>) -> Result<SyncPoint, Failure> {
         let point = self.lane.get()?.with(py, hcq::Queue::submit)?;
         Ok(SyncPoint(self.gpu.hold("point", point)?))
+    }
+
+    /// Discards what was not submitted, and waits for what was, at most the device's patience; later uses are errors. A
+    /// fault or a time-out of work that no call has waited for is raised; it is closed then too. Closing twice is no
+    /// error.
+    fn close(&self) -> Result<(), Failure> {
+        drop(self.lane.take());
+        self.gpu.unseen.say()
+    }
+
+    /// Whether it, or its device, is closed.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.lane.is_closed()
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    /// Closes it, as `close` does. Where an exception ends the block, that is the one that is seen.
+    #[pyo3(signature = (*ended))]
+    fn __exit__(&self, ended: &Bound<'_, PyTuple>) -> Result<(), Failure> {
+        leave(ended, self.close())
     }
 }
 

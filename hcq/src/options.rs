@@ -155,8 +155,8 @@ pub struct DeviceOptions {
     /// adds 100 ms for each 100 ms that it waits for a kernel. A desktop stands still as long. `None` for the
     /// driver's 3 s.
     pub switch_limit: Option<Duration>,
-    /// The time slice of this device on a Jetson's GPU when others wait, 1 to 50 ms; `None` for the driver's
-    /// 1.024 ms. A longer slice means fewer switches beside a desktop, and a less smooth one.
+    /// The time slice of this device on a Jetson's GPU when others wait, 1 to 50 ms where root has not set the driver
+    /// other bounds; `None` for its 1.024 ms. A longer slice means fewer switches beside a desktop, and a less smooth one.
     pub timeslice: Option<Duration>,
     /// How often this device's work appears on the list that a Jetson's GPU goes through when others wait; `None` for
     /// the driver's, which is low. Refused on the desktop driver, which has no such setting, and by a driver whose

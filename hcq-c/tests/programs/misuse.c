@@ -256,7 +256,8 @@ static void graphs(hcq_device *device, hcq_device *another, hcq_queue *queue, hc
     OK(hcq_graph_build(builder, &graph));
     EXPECT(HCQ_ERROR_HANDLE_FREED, hcq_graph_build(builder, &made));
     EXPECT(HCQ_ERROR_HANDLE_FREED, hcq_graph_barrier(builder));
-    OK(hcq_graph_builder_free(second));
+    EXPECT(HCQ_ERROR_POINTER, hcq_graph_build(second, NULL));
+    EXPECT(HCQ_ERROR_HANDLE_FREED, hcq_graph_builder_free(second));
     EXPECT(HCQ_ERROR_LAUNCH_FOREIGN_NODE, hcq_graph_patch_args(graph, foreign, 0, args));
     EXPECT(HCQ_ERROR_LAUNCH_NOT_A_LAUNCH, hcq_graph_patch_args(graph, copied, 0, args));
     EXPECT(HCQ_ERROR_LAUNCH_NO_ARGUMENT, hcq_graph_patch_args(graph, node, 1, args));

@@ -82,6 +82,29 @@ void containers(const hcq::device &device)
 #endif
     fails(HCQ_ERROR_MEMORY_OUT_OF_BOUNDS, "past the end", [&] { buffer.write(four, 4); });
     buffer.wait(std::chrono::seconds(1));
+    const std::string cut("a\0b", 3);
+    fails(HCQ_ERROR_TEXT, "a name with a NUL", [&] { buffer.set_name(cut); });
+    fails(HCQ_ERROR_TEXT, "a path with a NUL", [&] { device.load_files({cut}); });
+    fails(HCQ_ERROR_TEXT, "a device with a NUL", [&] { hcq::device none(cut); });
+}
+
+// hcq.h takes no list for an empty one.
+void moved_arguments(const hcq::device &device, hcq::queue &queue, const hcq::kernel &axpy, const hcq::buffer &y,
+                     const hcq::buffer &x)
+{
+    hcq::graph_builder builder = device.graph();
+    const hcq_node node = builder.launch(axpy, {1, 8}, hcq::args(y, x, 1.0F, std::uint32_t{8}));
+    hcq::args args(2.0F);
+    const hcq::args moved = std::move(args);
+    fails(HCQ_ERROR_HANDLE_NULL, "a launch", [&] { queue.launch(axpy, {1, 8}, args); });
+    fails(HCQ_ERROR_HANDLE_NULL, "a node", [&] { builder.launch(axpy, {1, 8}, args); });
+    fails(HCQ_ERROR_HANDLE_NULL, "a later node", [&] { builder.launch_after(axpy, {1, 8}, args, {node}); });
+    fails(HCQ_ERROR_HANDLE_NULL, "an early node", [&] { builder.launch_early(axpy, {1, 8}, args, node); });
+    const hcq::graph graph = builder.build();
+    fails(HCQ_ERROR_HANDLE_NULL, "a patch", [&] { graph.patch(node, 2, args); });
+    graph.patch(node, 2, moved);
+    args = hcq::args(3.0F);
+    graph.patch(node, 2, args);
 }
 
 void arguments(const hcq::device &device)
@@ -117,6 +140,7 @@ void arguments(const hcq::device &device)
     fails(HCQ_ERROR_HANDLE_NULL, "an empty buffer", [&] { args.add(hcq::buffer()); });
     fails(HCQ_ERROR_HANDLE_NULL, "a list with it", [&] { queue.launch(axpy, {1, 8}, args); });
     queue.launch(axpy, {1, 8}, args.clear().add(y).add(x).add(0.0F).add(std::uint32_t{8}));
+    moved_arguments(device, queue, axpy, y, x);
 }
 
 void times()

@@ -6,6 +6,7 @@ import array
 import ctypes
 import gc
 import random
+import sys
 import weakref
 
 import hcq
@@ -51,7 +52,19 @@ def test_what_has_memory_or_a_shape_makes_a_buffer(device):
     assert device.buffer(b"\0\0\x80\x3f" * 3, "float32").read().tolist() == [1, 1, 1]
     assert device.buffer(10).shape == (10,)
     assert device.buffer((3, 4), np.float16).nbytes == 24
-    assert device.buffer([5], float).dtype == "float64"
+    assert device.buffer((5,), float).dtype == "float64"
+
+
+def test_an_array_without_sides_is_one_element(device):
+    for data in (np.array(5, np.uint16), np.array(5.5, np.float32), memoryview(np.array(7, np.int8))):
+        for buffer in (device.buffer(data), device.host_buffer(data)):
+            assert buffer.shape == () and buffer.nbytes == data.itemsize and buffer.read().shape == ()
+            assert buffer.read() == data
+            with pytest.raises(TypeError, match="no len"):
+                len(buffer)
+    seen = np.asarray(buffer)
+    assert seen.shape == () and not seen.flags.owndata and np.from_dlpack(buffer).shape == ()
+    assert device.buffer((), np.float32).shape == ()
 
 
 @pytest.mark.parametrize(
@@ -63,7 +76,12 @@ def test_what_has_memory_or_a_shape_makes_a_buffer(device):
         (np.zeros(4, [("a", "O")]), None, TypeError, "data: "),
         (4, [("a", "O")], TypeError, "dtype: "),
         (np.zeros(2, "f4"), "f8", TypeError, "data: the elements are float32, not float64"),
-        ([1.5, 2.5], None, TypeError, "numpy array"),
+        ([1.5, 2.5], None, TypeError, r"numpy.array\(list\)"),
+        ([1, 2, 3], None, TypeError, "a tuple for a shape"),
+        ([], None, TypeError, r"numpy.array\(list\)"),
+        ((1.5, 2.5), None, TypeError, "numpy array"),
+        (2**70, None, OverflowError, "1 to 2"),
+        (1 << 5000, None, OverflowError, "an integer of 5001 bits"),
         ("text", None, TypeError, "no memory to copy from"),
         (None, None, TypeError, "no memory to copy from"),
         (-1, None, OverflowError, None),
@@ -96,6 +114,31 @@ def test_structures_keep_their_type(device, fields, align):
     assert empty.read_bytes() == values.tobytes()
     with pytest.raises(BufferError, match="no structures"):
         empty.__dlpack__()
+
+
+def test_bfloat16_is_that_of_ml_dtypes(device, program):
+    types = pytest.importorskip("ml_dtypes")
+    values = np.arange(6).astype(types.bfloat16).reshape(2, 3)
+    for data in (values, values[:, ::2], values.T, np.array(1.5, types.bfloat16), types.bfloat16(1.5)):
+        for buffer in (device.buffer(data), device.host_buffer(data), device.buffer(data, "bfloat16")):
+            read = buffer.read()
+            assert buffer.dtype == "bfloat16" and read.dtype == types.bfloat16
+            assert buffer.read_bytes() == np.asarray(data).tobytes() and (read == data).all()
+    buffer = device.buffer(values.shape, types.bfloat16)
+    buffer.write(values)
+    into = np.zeros_like(values)
+    buffer.read_into(into)
+    assert (into == values).all()
+    with pytest.raises(BufferError, match="contiguous"):
+        buffer.read_into(np.zeros((3, 2), types.bfloat16).T)
+    with pytest.raises(hcq.ArgumentError, match="argument 2 of axpy has 4 bytes, one of 2 was given"):
+        program["axpy"][1, 1](buffer, buffer, types.bfloat16(1.5), 0)
+
+
+def test_without_ml_dtypes_arrays_of_bfloat16_name_it(device, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    with pytest.raises(ImportError, match="ml_dtypes: install it, or read_into an array of uint16"):
+        device.buffer(3, "bfloat16").read()
 
 
 def test_bfloat16_has_no_array_of_numpy(device):

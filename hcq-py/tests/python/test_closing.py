@@ -94,3 +94,70 @@ def test_devices_that_are_closed_leave_nothing():
         with open("/proc/self/maps") as maps:
             count = len(maps.readlines())
     assert count < 2000 and isinstance(point, hcq.SyncPoint)
+
+
+def endless(device: hcq.Device, queue: hcq.Queue | None = None) -> hcq.SyncPoint:
+    """Two blocks that wait for each other 2^30 times."""
+    cells, arrived = device.buffer(np.zeros(256, np.uint32)), device.buffer(np.full(1, 1 << 31, np.uint32))
+    return device.load(CUBINS)["rule90"][2, 128](cells, cells, arrived, 256, 1 << 30, queue=queue)
+
+
+def fault(device: hcq.Device, queue: hcq.Queue | None = None) -> hcq.SyncPoint:
+    """Reads where nothing is."""
+    vecadd = device.load(CUBINS)["vecadd"]
+    return vecadd[1, 8](1 << 39, 1 << 39, 1 << 39, 8, queue=queue)
+
+
+@pytest.mark.parametrize(("work", "error"), [(endless, hcq.Timeout), (fault, hcq.GpuFault)])
+def test_what_went_wrong_unseen_is_raised_at_the_end_once(work, error):
+    def opened() -> hcq.Device:
+        return hcq.open("sim", patience=0.1)
+
+    with pytest.raises(error), opened() as device:
+        work(device)
+    assert device.closed
+    device.close()
+    # At the end of a queue; of one that the garbage collector took.
+    with opened() as device:
+        with pytest.raises(error), device.queue() as queue:
+            work(device, queue)
+        assert queue.closed
+        with pytest.raises(hcq.Closed):
+            queue.submit()
+        queue.close()
+    device = opened()
+    work(device, device.queue())
+    gc.collect()
+    with pytest.raises(error):
+        device.close()
+    # Another exception goes before it.
+    with pytest.raises(KeyError), opened() as device:
+        work(device)
+        raise KeyError
+
+
+def test_a_fault_that_was_seen_is_not_raised_again():
+    with hcq.open("sim") as device:
+        other = device.queue()
+        with pytest.raises(hcq.GpuFault):
+            fault(device).wait()
+        other.close()
+
+
+def test_parts_of_a_device_are_closed_by_themselves(device):
+    x = np.ones(8, np.float32)
+    with device.load(CUBINS) as program, device.host_buffer(x) as buffer:
+        kernel = program["vecadd"]
+        recorded = device.graph()
+        recorded.launch(kernel, 1, 8, buffer, buffer, buffer, 8)
+        with recorded.build() as graph, device.queue() as queue:
+            graph.replay(queue)
+            point = queue.submit()
+        assert (buffer.read() == 2).all() and point.done
+        kernel[1, 8](buffer, buffer, buffer, 8).wait()
+    assert program.closed and graph.closed and queue.closed and buffer.closed and not device.closed
+    for call in (lambda: program["axpy"], graph.replay, queue.submit, buffer.read):
+        with pytest.raises(hcq.Closed):
+            call()
+    for part in (program, graph, queue, buffer):
+        part.close()

@@ -60,6 +60,24 @@ def test_a_parameter_takes_what_has_its_size(device, program, factor, expected):
     assert (y.read() == np.float32(expected)).all()
 
 
+class Holder(ctypes.Structure):
+    _fields_ = [("text", ctypes.c_char_p)]
+
+
+class PackedHolder(ctypes.Structure):
+    _pack_ = 1
+    _fields_ = [("text", ctypes.c_char_p)]
+
+
+class Swapped(ctypes.BigEndianStructure):
+    _fields_ = [("count", ctypes.c_uint32)]
+
+
+class PackedSwapped(ctypes.BigEndianStructure):
+    _pack_ = 1
+    _fields_ = [("count", ctypes.c_uint32)]
+
+
 @pytest.mark.parametrize(
     ("change", "error", "says"),
     [
@@ -79,6 +97,21 @@ def test_a_parameter_takes_what_has_its_size(device, program, factor, expected):
         ({0: np.zeros(8)}, TypeError, r"device.buffer\(array\)"),
         ({0: 1.0 + (1 << 60), 3: object()}, TypeError, "object"),
         ({3: lambda: 8}, TypeError, "function"),
+        ({3: object()}, TypeError, "an object is no argument"),
+        ({3: 10**5000}, OverflowError, "an integer of 16610 bits does not fit"),
+        ({3: 1e300}, OverflowError, "1e300 does not fit"),
+        ({0: ctypes.pointer(ctypes.c_uint32(3))}, TypeError, "argument 0 of vecadd: an address of the CPU"),
+        ({0: ctypes.c_char_p(b"x")}, TypeError, "an address of the CPU"),
+        ({0: ctypes.c_wchar_p("x")}, TypeError, "an address of the CPU"),
+        ({0: ctypes.CFUNCTYPE(None)(int)}, TypeError, "an address of the CPU"),
+        ({0: Holder(b"x")}, TypeError, "an address of the CPU"),
+        ({0: PackedHolder(b"x")}, TypeError, "an address of the CPU"),
+        ({3: np.array(5, ">u4")}, TypeError, "order of another machine"),
+        ({3: np.array((5,), [("a", ">u4")])[()]}, TypeError, "order of another machine"),
+        ({3: Swapped(5)}, TypeError, "order of another machine"),
+        ({3: PackedSwapped(5)}, TypeError, "order of another machine"),
+        ({3: np.str_("a")}, TypeError, "a text"),
+        ({3: np.ma.masked}, TypeError, "a masked value"),
     ],
 )
 def test_what_a_parameter_does_not_take_is_named(device, vecadd, change, error, says):
@@ -88,6 +121,12 @@ def test_what_a_parameter_does_not_take_is_named(device, vecadd, change, error, 
         args[index] = value
     with pytest.raises(error, match=says):
         vecadd[1, 8](*args)
+
+
+def test_an_address_of_the_gpu_is_a_void_pointer(device, vecadd):
+    buffer = device.buffer(np.ones(8, np.float32))
+    vecadd[1, 8](ctypes.c_void_p(buffer.address), buffer, buffer, 8).wait()
+    assert (buffer.read() == 2).all()
 
 
 def test_too_few_and_too_many_are_counted(device, vecadd):

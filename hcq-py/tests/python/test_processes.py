@@ -20,7 +20,8 @@ import hcq, numpy as np, sys, time
 device = hcq.open("sim", patience=0.2)
 queue = device.queue()
 cells, arrived = device.buffer(np.zeros(256, np.uint32)), device.buffer(np.full(1, 1 << 31, np.uint32))
-point = device.load({[str(path) for path in CUBINS]!r})["rule90"][2, 128](cells, cells, arrived, 256, 1 << 30)
+rule90 = device.load({[str(path) for path in CUBINS]!r})["rule90"]
+point = rule90[2, 128](cells, cells, arrived, 256, 1 << 30, queue=queue)
 """
 
 
@@ -211,11 +212,18 @@ cells.wait()
 np.asarray(cells)
 [queue.wait_for(point) or queue.submit() for _ in range(10_000)]
 [launch(cells, cells, arrived, 256, 1 << 30) for _ in range(10_000)]
+device.queue()
+device.copy_queue()
+first_launch()
+first_replay()
 """
 
 INTERRUPTED = """
 import os, signal, threading
-launch = device.load(CUBINS)["rule90"][2, 128]
+kernel = device.load(CUBINS)["rule90"]
+launch = lambda *args: kernel[2, 128](*args, queue=queue)
+recorded = device.graph()
+first_launch, first_replay = lambda: kernel[2, 128](cells, cells, arrived, 256, 0), recorded.build().replay
 handled = []
 signal.signal(signal.SIGALRM, lambda *_: handled.append(queue.timestamp()))
 for wait in WAITS.strip().splitlines():
@@ -234,7 +242,7 @@ def test_ctrl_c_ends_whatever_waits_and_handlers_of_others_may_use_the_device():
     code = f"CUBINS, WAITS = {[str(path) for path in CUBINS]!r}, {WAITS!r}\n"
     code += ENDLESS.replace("patience=0.2", "patience=2") + INTERRUPTED
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert (done.stderr, done.stdout.split()) == ("", ["interrupted"] * 9 + ["9"])
+    assert (done.stderr, done.stdout.split()) == ("", ["interrupted"] * 13 + ["13"])
 
 
 SUBINTERPRETER = """

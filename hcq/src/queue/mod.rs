@@ -190,6 +190,19 @@ impl Queue {
         self.submitter.wait_for(&point.timeline, point.value)
     }
 
+    /// Drops the queue, and says whether its work ended: discards what was not submitted, and waits for what was, at
+    /// most the device's [`patience`](crate::DeviceOptions::patience).
+    ///
+    /// # Errors
+    /// [`QueueError::Timeout`](crate::QueueError::Timeout) if the work did not end, and was stopped; [`Error::Fault`]
+    /// for a fault, [`QueueError::Starved`](crate::QueueError::Starved) and
+    /// [`QueueError::Stopped`](crate::QueueError::Stopped), but nothing where another call has said before that the
+    /// device is lost.
+    pub fn close(mut self) -> Result<(), Error> {
+        let known = self.shared.core.alive().is_err();
+        self.submitter.close().or_else(|error| if known { Ok(()) } else { Err(error) })
+    }
+
     /// Hands everything recorded to the GPU.
     ///
     /// # Errors

@@ -104,6 +104,11 @@ impl Submitter {
         self.channel.set_patience(patience);
     }
 
+    /// Waits for what was submitted, and removes the channel.
+    pub fn close(&mut self) -> Result<(), Error> {
+        self.channel.close()
+    }
+
     /// The channel.
     pub fn channel(&self) -> &Channel {
         &self.channel

@@ -214,27 +214,35 @@ impl Channel {
             self.wait(oldest)?;
         }
     }
-}
 
-impl Drop for Channel {
-    fn drop(&mut self) {
-        if !self.core.is_open_here() {
-            return;
+    /// Waits for everything that was submitted, at most the device's patience, and removes the channel. The error is
+    /// why the work did not end.
+    pub fn close(&mut self) -> Result<(), Error> {
+        if !self.core.is_open_here() || self.timeline.is_closed() {
+            return Ok(());
         }
         let ended = self.wait_idle();
         self.timeline.close();
         let channel = self.fifo.close();
-        match ended {
+        match &ended {
             // Here and now, since its addresses are free afterwards.
             Ok(()) if !self.core.backend().shares_group() => drop(channel),
             Ok(()) => self.limbo.close(channel, self.core.backend().gives_way()),
-            Err(error) => {
-                tracing::warn!(%error, "a queue was dropped with work that did not end; its channel was stopped");
+            Err(_) => {
                 self.limbo.close_now(channel);
                 self.timeline.stop();
             }
         }
         self.limbo.collect();
+        ended
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        if let Err(error) = self.close() {
+            tracing::warn!(%error, "a queue was dropped with work that did not end; its channel was stopped");
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use crate::backend::ChannelId;
-use crate::error::Error;
+use crate::error::{Error, QueueError};
 use crate::serial::reached;
 use crate::submission::timeline::Timeline;
 use crate::sync::lock;
@@ -162,7 +162,13 @@ impl Uses {
         for (timeline, value) in self.pending() {
             let submitted = timeline.submitted();
             let value = if reached(submitted, value) { value } else { submitted };
-            timeline.wait(value, patience.saturating_sub(start.elapsed()))?;
+            timeline.wait(value, patience.saturating_sub(start.elapsed())).map_err(|error| match error {
+                // The time that was asked for, and not what was left of it.
+                Error::Queue(QueueError::Timeout { wanted, reached, explanation, .. }) => {
+                    Error::Queue(QueueError::Timeout { limit: patience, wanted, reached, explanation })
+                }
+                error => error,
+            })?;
         }
         Ok(())
     }
@@ -174,7 +180,6 @@ mod tests {
 
     use super::*;
     use crate::backend::tests::Books;
-    use crate::error::QueueError;
     use crate::submission::timeline::Slot;
 
     fn timelines<const N: usize>(books: &Arc<Books>) -> [Arc<Timeline>; N] {
@@ -321,8 +326,10 @@ mod tests {
                     thread::sleep(Duration::from_millis(50));
                     books.poke(queues[first].va(), 1);
                 });
-                let error = uses.wait(Duration::from_millis(200)).unwrap_err();
-                assert!(matches!(error, Error::Queue(QueueError::Timeout { .. })), "{error}");
+                let asked = Duration::from_millis(200);
+                let error = uses.wait(asked).unwrap_err();
+                let Error::Queue(QueueError::Timeout { limit, .. }) = error else { panic!("{error}") };
+                assert_eq!(limit, asked, "and not what was left of it");
             });
             books.poke(queues[1 - first].va(), 1);
             uses.wait(Duration::ZERO).unwrap();

@@ -50,6 +50,32 @@ fn dropping_everything_of_a_device_with_an_endless_kernel_takes_its_patience() {
 }
 
 #[test]
+fn closing_a_queue_says_why_its_work_did_not_end_once() {
+    let launched = |kernel, args| {
+        let device = Device::open_with(Selector::Sim, options(Duration::from_millis(100))).unwrap();
+        let kernel = device.load(ENDINGS).unwrap().kernel(kernel).unwrap();
+        let flag = device.alloc(4).unwrap();
+        flag.write(0, &[0; 4]).unwrap();
+        let (mut queue, other) = (device.queue().unwrap(), device.queue().unwrap());
+        let args = if args { Args::new().buffer(&flag) } else { Args::new().u64(1 << 39) };
+        // SAFETY: the kernel reads one word, or faults.
+        unsafe { queue.launch(&kernel, LaunchConfig::new(1, 32), &args) }.unwrap();
+        let point = queue.submit().unwrap();
+        (device, queue, other, point)
+    };
+    let (_device, queue, other, _) = launched("spin", true);
+    assert!(matches!(queue.close(), Err(Error::Queue(QueueError::Timeout { .. }))));
+    other.close().unwrap();
+    let (_device, queue, other, _) = launched("spin", false);
+    assert!(matches!(queue.close(), Err(Error::Fault(_))));
+    other.close().unwrap();
+    // The wait has said it.
+    let (_device, queue, _, point) = launched("spin", false);
+    assert!(matches!(point.wait(Duration::from_secs(60)), Err(Error::Fault(_))));
+    queue.close().unwrap();
+}
+
+#[test]
 fn a_queue_without_patience_says_at_once_that_its_rings_are_full_and_takes_the_work_later() {
     let device = Device::open(Selector::Sim).unwrap();
     let spin = device.load(ENDINGS).unwrap().kernel("spin").unwrap();

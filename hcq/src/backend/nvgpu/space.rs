@@ -6,6 +6,7 @@ use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
@@ -105,7 +106,7 @@ impl Space {
             let mut args =
                 NvgpuIoctlTsgSetTimeslice(nvgpu_timeslice_args { timeslice_us, ..Default::default() });
             // SAFETY: the struct holds no addresses.
-            unsafe { tsg.send(&mut args) }?;
+            unsafe { tsg.send(&mut args) }.map_err(|error| of_timeslice(error, slice))?;
         }
         if let Some(interleave) = settings.interleave {
             let level = match interleave {
@@ -141,6 +142,19 @@ impl Space {
             }
             other => other,
         }
+    }
+}
+
+/// The driver's refusal of a time slice. Its bounds are root's to set; by default they are
+/// `NVGPU_TSG_TIMESLICE_MIN_US` and `_MAX_US` (source: nvgpu, include/nvgpu/tsg.h).
+fn of_timeslice(error: Error, slice: Duration) -> Error {
+    match error {
+        Error::Driver(DriverError::Ioctl { errno, .. }) if errno.raw() == libc::EINVAL => {
+            let (variable, value) = ("timeslice", format!("{slice:?}"));
+            let expected = "what the driver takes, which is 1 ms to 50 ms by default".into();
+            Error::Open(OpenError::UnknownSetting { variable, value, expected })
+        }
+        other => other,
     }
 }
 

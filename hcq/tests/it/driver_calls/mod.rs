@@ -196,9 +196,11 @@ fn limits_slices_and_subcontexts_are_what_the_options_say() {
     assert_eq!((limits(&spy), &veids(&spy)[..1]), (Vec::<Vec<u32>>::new(), &[0][..]));
     assert_eq!(spy.words_of("NVGPU_IOCTL_TSG_SET_TIMESLICE")[0][0], 20_000);
     assert!(spy.words_of("NVGPU_IOCTL_TSG_SET_RUNLIST_INTERLEAVE").is_empty());
-    options.timeslice = Some(Duration::from_secs(1));
-    let error = hcq::sys::open_nvgpu(Spy::new(0), options).unwrap_err();
-    assert!(error.to_string().contains("SET_TIMESLICE"), "{error}");
+    for slice in [Duration::from_micros(999), Duration::from_secs(1)] {
+        options.timeslice = Some(slice);
+        let error = hcq::sys::open_nvgpu(Spy::new(0), options.clone()).unwrap_err().to_string();
+        assert!(error.contains("timeslice") && error.contains("1 ms to 50 ms"), "{error}");
+    }
 }
 
 #[test]
