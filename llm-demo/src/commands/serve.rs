@@ -201,7 +201,7 @@ fn defaults(serve: &Serve) -> Defaults {
     Defaults { sampling: sampling.options_at(TEMPERATURE), penalties, bias, seed, count }
 }
 
-/// What becomes of requests with tools.
+/// The line about requests with tools, for the log.
 fn of_calls(template: Option<&Template>) -> String {
     match Form::of_model(template) {
         Some(Form { name, .. }) => format!("the template takes tools: calls are in the form {name}"),
