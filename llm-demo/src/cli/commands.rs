@@ -166,6 +166,9 @@ pub struct Chat {
 
 /// Options of the server.
 #[derive(Debug, Args)]
+#[command(mut_arg("temp", |temp| temp.help("Temperature of requests that do not say; 0 takes the most likely token \
+                                            [default: 0.8]")))]
+#[command(mut_arg("seed", |seed| seed.help("Seed of requests that do not say [default: another for each]")))]
 #[command(mut_arg("engine", |engine| engine.conflicts_with("drafting")))]
 pub struct Serve {
     #[command(flatten)]

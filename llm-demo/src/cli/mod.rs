@@ -174,6 +174,14 @@ mod tests {
     }
 
     #[test]
+    fn the_server_says_its_own_defaults_of_sampling() {
+        let mut command = Cli::command();
+        let help = command.find_subcommand_mut("serve").expect("it is there").render_long_help().to_string();
+        assert!(help.contains("[default: 0.8]") && help.contains("[default: another for each]"), "{help}");
+        assert!(!help.contains("[default: 0, or 0.8") && !help.contains("random sequence"), "{help}");
+    }
+
+    #[test]
     fn without_a_subcommand_the_options_are_those_of_run() {
         for args in [
             &[][..],

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
+use ga10b_llm::chat::Template;
 use ga10b_llm::engine::PAGE;
 use ga10b_llm::model::Pooling;
 use ga10b_llm::{ColumnsOptions, Model, Tokenizer};
@@ -16,6 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::cli::commands::Serve;
+use crate::grammar::Form;
 use crate::outcome::{Outcome, Usage};
 use crate::serve::access::Access;
 use crate::serve::app::router;
@@ -58,6 +60,7 @@ pub fn run(serve: &Serve) -> anyhow::Result<Outcome> {
         tracing::warn!("everybody who reaches {address} may use the server: there is no --api-key");
     }
 
+    tracing::info!("{}", of_calls(template.as_ref()));
     let metrics = Arc::new(Metrics::default());
     let parallel = parallel(serve)?;
     let build: Build<'_> = Box::new(|| processor(serve, (&model, &tokenizer), (parallel, context)));
@@ -196,6 +199,14 @@ fn defaults(serve: &Serve) -> Defaults {
     let (penalties, bias, seed) = (sampling.penalties(), sampling.bias(), sampling.seed);
     let count = serve.count.map(u64::from);
     Defaults { sampling: sampling.options_at(TEMPERATURE), penalties, bias, seed, count }
+}
+
+/// The line about requests with tools, for the log.
+fn of_calls(template: Option<&Template>) -> String {
+    match Form::of_model(template) {
+        Some(Form { name, .. }) => format!("the template takes tools: calls are in the form {name}"),
+        None => "no template takes tools: requests with them are refused".to_owned(),
+    }
 }
 
 /// The model's name in requests: its file without the extension, and without the number of a split model's first file.

@@ -1,5 +1,6 @@
 //! The forms in which models write calls of functions: a mark, and calls one after the other.
 
+use ga10b_llm::chat::Template;
 use serde_json::{Map, Value};
 
 /// The end of a parameter's value in a form with tags.
@@ -11,6 +12,8 @@ pub const CONTROLS: [&str; 4] = ["[TOOL_CALLS]", "[ARGS]", "<tool_call>", "</too
 /// arguments, and a tail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Form {
+    /// Its name for people.
+    pub name: &'static str,
     /// The text that begins calls; `None` where a call is the whole text, and begins with a brace.
     pub mark: Option<&'static str>,
     pub opening: &'static str,
@@ -26,8 +29,10 @@ pub struct Form {
 
 impl Form {
     /// LLaMA 3's: the text is an object with the field `parameters`.
-    const PARAMETERS: Self = Self { head: ("{\"name\": \"", "\", \"parameters\": "), ..Self::ARGUMENTS };
+    const PARAMETERS: Self =
+        Self { name: "llama3", head: ("{\"name\": \"", "\", \"parameters\": "), ..Self::ARGUMENTS };
     const ARGUMENTS: Self = Self {
+        name: "json",
         mark: None,
         opening: "",
         head: ("{\"name\": \"", "\", \"arguments\": "),
@@ -38,6 +43,7 @@ impl Form {
     };
     /// Of Hermes and Qwen.
     pub const HERMES: Self = Self {
+        name: "hermes",
         mark: Some("<tool_call>"),
         opening: "\n",
         tail: "}\n</tool_call>",
@@ -46,6 +52,7 @@ impl Form {
     };
     /// Qwen3-Coder's, as its `chat_template.jinja` asks for it.
     pub const TAGGED: Self = Self {
+        name: "qwen3-coder",
         head: ("<function=", ">\n"),
         tail: "</function>\n</tool_call>",
         is_tagged: true,
@@ -53,16 +60,30 @@ impl Form {
     };
     /// Mistral's, a list: of the 7B v0.3, of Nemo and Small (llama.cpp's `models/templates/` has the template of
     /// Small 3.1).
-    pub const LIST: Self =
-        Self { mark: Some("[TOOL_CALLS]"), opening: "[", between: ", ", closing: "]", ..Self::ARGUMENTS };
+    pub const LIST: Self = Self {
+        name: "mistral-list",
+        mark: Some("[TOOL_CALLS]"),
+        opening: "[",
+        between: ", ",
+        closing: "]",
+        ..Self::ARGUMENTS
+    };
     /// Mistral's newer one, since Small 3.2.
     pub const NAMED: Self = Self {
+        name: "mistral-args",
         mark: Some("[TOOL_CALLS]"),
         head: ("", "[ARGS]"),
         tail: "",
         between: "[TOOL_CALLS]",
         ..Self::ARGUMENTS
     };
+
+    /// The form of a model with `template`; `None` if it takes no tools.
+    pub fn of_model(template: Option<&Template>) -> Option<Self> {
+        template
+            .filter(|template| template.takes("tools"))
+            .map(|template| Self::of_template(template.source()))
+    }
 
     /// The form that a template of conversations shows.
     pub fn of_template(source: &str) -> Self {

@@ -20,13 +20,13 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::panic::resume_unwind;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 
 use anyhow::{Context, ensure};
 use ga10b_llm::Tokenizer;
 use ga10b_llm::sampler::{Constraint, GaveUp};
-use llguidance::api::{ParserLimits, TopLevelGrammar};
+use llguidance::api::{ParserLimits, StopReason, TopLevelGrammar};
 use llguidance::earley::SlicedBiasComputer;
 use llguidance::toktrie::{ApproximateTokEnv, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie};
 use llguidance::{Matcher, ParserFactory};
@@ -57,6 +57,24 @@ pub enum Grammar {
     Lark(String),
     /// A text that calls functions.
     Calls(Calls),
+}
+
+/// The reason a constraint gave up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Impasse {
+    /// No token of the vocabulary may come next.
+    NoToken,
+    /// It takes more work to know which token may come next than is allowed.
+    Work,
+}
+
+impl fmt::Display for Impasse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoToken => "no token of the model may come next, and the text may not end there either",
+            Self::Work => "it takes more work to know which token may come next than is allowed; simplify it",
+        })
+    }
 }
 
 /// Compiles grammars for a vocabulary.
@@ -179,6 +197,18 @@ impl Compiler {
     /// # Errors
     /// The fault of the grammar, and its place in a schema.
     pub fn compile(&self, grammar: &Grammar) -> Result<Box<dyn Constraint>, String> {
+        self.compile_telling(grammar, Arc::default())
+    }
+
+    /// The same. The first of its copies that gives up sets `impasse`.
+    ///
+    /// # Errors
+    /// As [`Compiler::compile`].
+    pub fn compile_telling(
+        &self,
+        grammar: &Grammar,
+        impasse: Arc<OnceLock<Impasse>>,
+    ) -> Result<Box<dyn Constraint>, String> {
         grammar.check()?;
         let mut grammar = grammar.clone();
         match &mut grammar {
@@ -191,7 +221,9 @@ impl Compiler {
         }
         let grammar = &grammar;
         on_a_large_stack(|| match self.matcher(grammar) {
-            Ok(matcher) => Ok(Box::new(Text { start: matcher.clone(), matcher }) as Box<dyn Constraint>),
+            Ok(matcher) => {
+                Ok(Box::new(Text { start: matcher.clone(), matcher, impasse }) as Box<dyn Constraint>)
+            }
             Err(message) => Err(match grammar {
                 Grammar::Schema(schema) => format!("{}: {message}", self.blame(schema, &message)),
                 Grammar::Calls(Calls { functions, .. }) => self.blame_function(functions).unwrap_or(message),
@@ -312,6 +344,8 @@ struct Text {
     /// Before the first token.
     start: Matcher,
     matcher: Matcher,
+    /// The reason that it or a copy gave up.
+    impasse: Arc<OnceLock<Impasse>>,
 }
 
 impl fmt::Debug for Text {
@@ -320,10 +354,16 @@ impl fmt::Debug for Text {
     }
 }
 
-/// Reports why `llguidance` gave up.
-fn gave_up(error: &anyhow::Error) -> GaveUp {
-    tracing::warn!("the constraint of a text: {}", message(&error.to_string()));
-    GaveUp
+impl Text {
+    /// Reports why `llguidance` gave up.
+    fn gave_up(&self, error: &anyhow::Error) -> GaveUp {
+        let message = message(&error.to_string());
+        tracing::warn!("the constraint of a text: {message}");
+        // Its name of the reason is all that a matcher keeps.
+        let no_token = message.contains(&StopReason::NoExtensionBias.to_string());
+        self.impasse.get_or_init(|| if no_token { Impasse::NoToken } else { Impasse::Work });
+        GaveUp
+    }
 }
 
 impl Constraint for Text {
@@ -332,7 +372,7 @@ impl Constraint for Text {
     }
 
     fn restrict(&mut self, logits: &mut [f32]) -> Result<(), GaveUp> {
-        let mask = self.matcher.compute_mask_or_eos().map_err(|error| gave_up(&error))?;
+        let mask = self.matcher.compute_mask_or_eos().map_err(|error| self.gave_up(&error))?;
         for (token, logit) in logits.iter_mut().enumerate() {
             if token >= mask.len() || !mask.get(token) {
                 *logit = f32::NEG_INFINITY;
@@ -345,11 +385,12 @@ impl Constraint for Text {
         if self.matcher.is_stopped() {
             return Ok(true);
         }
-        self.matcher.consume_token(token).map_err(|error| gave_up(&error))?;
+        self.matcher.consume_token(token).map_err(|error| self.gave_up(&error))?;
         Ok(self.matcher.is_stopped())
     }
 
     fn copied(&self) -> Box<dyn Constraint> {
-        Box::new(Self { start: self.start.clone(), matcher: self.matcher.deep_clone() })
+        let (matcher, impasse) = (self.matcher.deep_clone(), Arc::clone(&self.impasse));
+        Box::new(Self { start: self.start.clone(), matcher, impasse })
     }
 }

@@ -8,11 +8,10 @@ use axum::response::sse::Event as SseEvent;
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 
-use crate::grammar::Calls;
 use crate::serve::asking::{Asked, Events, Streamed, ask, first, next, request_id, stream_of};
+use crate::serve::calls::Part;
 use crate::serve::job::{Event, Piece, Usage, Weighed};
 use crate::serve::openai::answer::{Heading, Kind, Written};
-use crate::serve::openai::calls::{Part, Reader};
 use crate::serve::openai::error::Error;
 use crate::serve::openai::fields::Fields;
 use crate::serve::openai::logprobs;
@@ -22,12 +21,12 @@ use crate::serve::state::{App, read};
 /// Answers a request for `kind`.
 pub async fn answer(app: Arc<App>, kind: Kind, request: HttpRequest) -> Result<Response, Error> {
     let body = Body::of(Fields::parse(&read(&app, request).await?)?, &app.unknown)?;
-    let Asked { requests, texts, calls, is_stream, usage } = ask(&app, kind, body).await?;
+    let Asked { requests, texts, is_stream, usage, .. } = ask(&app, kind, body).await?;
     let heading = Heading::new(kind, app.number(), &app.model);
     let id = request_id(&heading.id);
     let open = requests.len();
     let mut events = app.scheduler.submit(requests)?;
-    let mut answer = Answer { app, heading, texts, calls, open, used: Usage::default() };
+    let mut answer = Answer { app, heading, texts, open, used: Usage::default() };
     if !is_stream {
         let document = answer.whole(&mut events).await?;
         return Ok((id, Json(document)).into_response());
@@ -42,36 +41,18 @@ struct Answer {
     heading: Heading,
     /// Texts of each prompt.
     texts: usize,
-    /// The calls that a text may have.
-    calls: Option<Calls>,
     /// Texts that have not ended.
     open: usize,
     used: Usage,
 }
 
-/// A text of an answer, and the calls in it.
+/// A text of an answer.
+#[derive(Default)]
 struct Text {
-    /// Finds them, if there may be some.
-    reader: Option<Reader>,
     written: Written,
     /// Characters of the tokens.
     offset: usize,
     has_begun: bool,
-}
-
-impl Text {
-    /// The parts that `piece` makes certain.
-    fn read(&mut self, piece: String) -> Vec<Part> {
-        match &mut self.reader {
-            Some(reader) => reader.push(&piece),
-            None => vec![Part::Text(piece)],
-        }
-    }
-
-    /// The last part.
-    fn finish(&mut self) -> Option<Part> {
-        self.reader.as_mut().and_then(Reader::finish)
-    }
 }
 
 impl Answer {
@@ -88,10 +69,7 @@ impl Answer {
 
     /// All texts, which are empty.
     fn all(&self) -> Vec<Text> {
-        let reader = self.calls.clone().map(Reader::new);
-        let one =
-            || Text { reader: reader.clone(), written: Written::default(), offset: 0, has_begun: false };
-        (0..self.open).map(|_| one()).collect()
+        (0..self.open).map(|_| Text::default()).collect()
     }
 
     fn logprobs(&self, tokens: &[Weighed], offset: &mut usize) -> Value {
@@ -103,14 +81,11 @@ impl Answer {
         let mut texts = self.all();
         while self.open > 0 {
             match next(events).await {
-                (number, Event::Text(Piece { text, tokens })) => {
-                    let parts = texts[number].read(text);
+                (number, Event::Text(Piece { parts, tokens })) => {
                     texts[number].written.add(parts);
                     texts[number].written.tokens.extend(tokens);
                 }
                 (number, Event::End(reason, used)) => {
-                    let rest = texts[number].finish();
-                    texts[number].written.add(rest);
                     texts[number].written.reason = Some(reason);
                     self.end(number, used);
                 }
@@ -169,13 +144,10 @@ impl Streamed for Stream {
             chunks.extend(answer.heading.first(number));
         }
         match event {
-            Event::Text(Piece { text, tokens }) => {
-                let parts = texts[number].read(text);
+            Event::Text(Piece { parts, tokens }) => {
                 chunks.extend(answer.parts((number, &mut texts[number]), parts, &tokens));
             }
             Event::End(reason, used) => {
-                let rest = texts[number].finish().into_iter().collect();
-                chunks.extend(answer.parts((number, &mut texts[number]), rest, &[]));
                 answer.end(number, used);
                 let has_calls = !texts[number].written.calls.is_empty();
                 chunks.push(answer.heading.last(number, reason, has_calls));

@@ -9,8 +9,8 @@ use axum::http::header::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, stream};
-use ga10b_llm::Sampler;
 use ga10b_llm::schedule::Reading;
+use ga10b_llm::{Sampler, SamplerOptions};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::spawn_blocking;
@@ -36,8 +36,7 @@ pub struct Asked {
     pub requests: Vec<Request>,
     /// Texts of each prompt.
     pub texts: usize,
-    /// The calls that a text may have.
-    pub calls: Option<Calls>,
+    pub sampling: SamplerOptions,
     pub is_stream: bool,
     /// Whether a stream ends with the numbers of tokens.
     pub usage: bool,
@@ -62,9 +61,9 @@ pub async fn ask(app: &Arc<App>, kind: Kind, mut body: Body) -> Result<Asked, Er
         wanted.variables.insert("tools".into(), tools.list.clone().into());
         calls = Some(tools.calls(app.template.as_ref(), wanted.grammar.as_ref())?);
     }
-    let (is_stream, usage, texts) = (wanted.stream, wanted.usage, wanted.texts);
-    let requests = prepare(Arc::clone(app), start, wanted, calls.clone()).await?;
-    Ok(Asked { requests, texts, calls, is_stream, usage })
+    let (is_stream, usage, texts, sampling) = (wanted.stream, wanted.usage, wanted.texts, wanted.sampling);
+    let requests = prepare(Arc::clone(app), start, wanted, calls).await?;
+    Ok(Asked { requests, texts, sampling, is_stream, usage })
 }
 
 /// The requests for the engine: texts become tokens.
@@ -76,13 +75,13 @@ async fn prepare(
 ) -> Result<Vec<Request>, Error> {
     let Wanted { sampling, penalties, mut bias, stops, grammar, count, reuse, .. } = wanted;
     let Wanted { endless, texts, logprobs, echo, variables, .. } = wanted;
-    let (is_free, has_marks) = (grammar.is_none() && calls.is_none(), calls.is_some());
+    let of_calls = |calls| Constraint { field: "tools", grammar: Grammar::Calls(calls) };
+    // The format of an answer beside calls is tried alone, so that an error is about its field.
+    let constraints: Vec<Constraint> = grammar.into_iter().chain(calls.clone().map(of_calls)).collect();
+    let is_free = constraints.is_empty();
     let work = move |app: &App| {
-        let mut constraint = grammar.map(|grammar| app.constraint(&grammar)).transpose()?;
-        if let Some(calls) = calls {
-            let grammar = Grammar::Calls(calls);
-            constraint = Some(app.constraint(&Constraint { field: "tools", grammar })?);
-        }
+        let compiled = constraints.iter().map(|one| app.constraint(one)).collect::<Result<Vec<_>, _>>()?;
+        let constraint = compiled.into_iter().next_back();
         Ok((tokens(app, start, &variables)?, constraint))
     };
     let (prompts, constraint) = beside(&app, work).await?;
@@ -94,7 +93,7 @@ async fn prepare(
         let mut sampling = sampling;
         sampling.seed = sampling.seed.wrapping_add(number);
         let mut sampler = Sampler::new(sampling).with_penalties(penalties).with_bias(bias.clone());
-        if let Some(constraint) = &constraint {
+        if let Some((constraint, _)) = &constraint {
             sampler = sampler.with_constraint(constraint.copied());
         }
         if let Some(most) = logprobs {
@@ -103,7 +102,9 @@ async fn prepare(
         let count = count.unwrap_or(usize::MAX);
         let reading = logprobs.filter(|_| echo).map_or(Reading::Nothing, Reading::Logprobs);
         let (prompt, echo) = (prompt.clone(), echo.then(|| text.clone()));
-        Request { prompt, sampler, stops: stops.clone(), count, reuse, reading, echo, has_marks }
+        let (stops, calls) = (stops.clone(), calls.clone());
+        let constrained = constraint.as_ref().map(|(_, constrained)| constrained.clone());
+        Request { prompt, sampler, stops, count, reuse, reading, echo, calls, constrained }
     };
     Ok(prompts
         .iter()

@@ -13,9 +13,9 @@ use ga10b_llm::tokenizer::TextStream;
 use ga10b_llm::{Error, Sequences, Tokenizer};
 
 use crate::serve::job::{Event, Failure, Piece, Reason, Usage, Weighed};
+use crate::serve::parts::Parts;
 use crate::serve::prompts::Told;
 use crate::serve::scheduler::{Job, Processor, Queue};
-use crate::serve::stops::Stops;
 use crate::serve::weighing::Weighing;
 
 /// Ways in which requests share steps. Their texts are the same in all.
@@ -42,7 +42,7 @@ pub struct Batch<'a, S: Sequences> {
 struct Task<'a> {
     job: Job,
     text: TextStream<'a>,
-    stops: Stops,
+    parts: Parts,
     weighing: Weighing,
     /// The results of the prompt.
     told: Told,
@@ -79,24 +79,24 @@ impl Task<'_> {
     /// Sends what is certain of the text after `token`. False if nobody receives it.
     fn send(&mut self, token: u32, tokenizer: &Tokenizer) -> bool {
         let mut piece = self.text.push(token);
-        if self.job.request.has_marks && tokenizer.bytes(token).is_none() {
+        if self.job.request.calls.is_some() && tokenizer.bytes(token).is_none() {
             piece.push_str(&tokenizer.name(token));
         }
         let (characters, logprobs) = (piece.chars().count(), self.logprobs.take());
         let weighed = logprobs.map(|logprobs| Weighed::of(logprobs, characters));
         self.weighing.push(&piece, weighed);
-        let text = self.stops.push(&piece);
-        if self.stops.stopped() {
+        let parts = self.parts.push(&piece);
+        let certain = self.parts.certain();
+        let tokens = match self.parts.stopped() {
             // With the tokens that are part of it.
-            let piece = std::mem::take(&mut self.weighing).finish(text);
-            return self.pass(piece);
-        }
-        let piece = self.weighing.pass(text);
-        self.pass(piece)
+            true => std::mem::take(&mut self.weighing).finish(certain),
+            false => self.weighing.pass(certain),
+        };
+        self.pass(Piece { parts, tokens })
     }
 
     fn pass(&self, piece: Piece) -> bool {
-        match piece.text.is_empty() && piece.tokens.is_empty() {
+        match piece.parts.is_empty() && piece.tokens.is_empty() {
             true => !self.job.ticket.is_closed(),
             false => self.job.ticket.send(Event::Text(piece)),
         }
@@ -111,20 +111,18 @@ impl Task<'_> {
             return queue.end(&self.job.ticket, Some(Event::Failed(failure)));
         }
         if finish == Finish::Constraint {
-            return queue.end(&self.job.ticket, Some(Event::Failed(Failure::Constraint)));
+            let failure = Failure::of_constraint(self.job.request.constrained.as_ref());
+            return queue.end(&self.job.ticket, Some(Event::Failed(failure)));
         }
-        let mut rest = String::new();
-        if !self.stops.stopped() {
-            rest = self.stops.push(&self.text.clone().finish());
-        }
-        let stopped = self.stops.stopped() || finish == Finish::End;
-        rest.push_str(&self.stops.rest());
+        let mut parts = self.parts.push(&self.text.clone().finish());
+        parts.extend(self.parts.finish());
+        let stopped = self.parts.stopped() || finish == Finish::End;
         // Of the token that ends the text.
         let weighed = self.logprobs.take().map(|logprobs| Weighed::of(logprobs, 0));
         self.weighing.push("", weighed.filter(|_| finish == Finish::End));
-        let piece = std::mem::take(&mut self.weighing).finish(rest);
+        let tokens = std::mem::take(&mut self.weighing).finish(self.parts.certain());
         // Whether somebody receives it is seen at the last event.
-        self.pass(piece);
+        self.pass(Piece { parts, tokens });
         let (ticket, reason) = (&self.job.ticket, if stopped { Reason::Stop } else { Reason::Length });
         queue.end(ticket, (!ticket.is_closed()).then_some(Event::End(reason, usage)));
     }
@@ -182,9 +180,10 @@ impl<'a, S: Sequences> Batch<'a, S> {
             }
         };
         queue.metrics().prompt_tokens.inc_by(tokens);
-        let (text, stops) = (self.tokenizer.stream(), Stops::new(job.request.stops.clone()));
+        let parts = Parts::new(job.request.calls.clone(), job.request.stops.clone());
+        let text = self.tokenizer.stream();
         let (weighing, told, logprobs) = (Weighing::default(), Told::default(), None);
-        let task = Task { job, text, stops, weighing, told, logprobs, cached: 0, generated: 0, last: None };
+        let task = Task { job, text, parts, weighing, told, logprobs, cached: 0, generated: 0, last: None };
         self.tasks.insert(id, task);
         true
     }
@@ -264,7 +263,7 @@ impl<'a, S: Sequences> Batch<'a, S> {
         if !task.send(token, self.tokenizer) {
             return self.cancel(queue, id);
         }
-        if task.stops.stopped() {
+        if task.parts.stopped() {
             self.scheduler.cancel(id)?;
             if let Some(task) = self.tasks.remove(&id) {
                 task.end(queue, Finish::End);

@@ -79,7 +79,8 @@ pub async fn embed(State(app): State<Arc<App>>, request: HttpRequest) -> Result<
         reuse: true,
         reading,
         echo: None,
-        has_marks: false,
+        calls: None,
+        constrained: None,
     };
     let mut events = app.scheduler.submit(prompts.into_iter().map(of_prompt).collect())?;
     let (mut vectors, mut open, mut tokens) = (vec![Vec::new(); count], count, 0);

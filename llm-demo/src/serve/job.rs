@@ -1,9 +1,14 @@
 //! The interface between HTTP and the generator of texts: a request goes in, events come out. Dropping the
 //! receiver of the events cancels the request.
 
+use std::sync::{Arc, OnceLock};
+
 use ga10b_llm::Sampler;
 use ga10b_llm::sampler::Logprobs;
 use ga10b_llm::schedule::Reading;
+
+use crate::grammar::{Calls, Impasse};
+use crate::serve::calls::Part;
 
 /// A text to generate, or to embed.
 #[derive(Debug)]
@@ -12,7 +17,7 @@ pub struct Request {
     pub prompt: Vec<u32>,
     /// The sampler.
     pub sampler: Sampler,
-    /// Strings before which the text ends; none is empty.
+    /// Strings before which the text ends, if they are not in a call; none is empty.
     pub stops: Vec<String>,
     /// Most tokens.
     pub count: usize,
@@ -22,8 +27,19 @@ pub struct Request {
     pub reading: Reading,
     /// The text of the prompt, if the answer begins with it.
     pub echo: Option<String>,
-    /// Whether control tokens that are not its end are part of the text, by their names: marks of calls may be some.
-    pub has_marks: bool,
+    /// The calls that the text may have.
+    pub calls: Option<Calls>,
+    /// The constraint of the sampler, if it has one.
+    pub constrained: Option<Constrained>,
+}
+
+/// The constraint of a text, as its request knows it.
+#[derive(Clone, Debug)]
+pub struct Constrained {
+    /// The field that it is from.
+    pub field: &'static str,
+    /// The reason it gave up, when it has.
+    pub impasse: Arc<OnceLock<Impasse>>,
 }
 
 /// Events of a request, in order. The last one is `End` or `Failed`.
@@ -40,8 +56,8 @@ pub enum Event {
 /// A piece of a text.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Piece {
-    /// Whole characters.
-    pub text: String,
+    /// Whole characters of text, and of calls.
+    pub parts: Vec<Part>,
     /// Its tokens, if their probabilities are told.
     pub tokens: Vec<Weighed>,
 }
@@ -54,6 +70,19 @@ pub struct Weighed {
     pub characters: usize,
     /// `None` for the first token of a prompt, which follows nothing.
     pub logprobs: Option<Logprobs>,
+}
+
+impl Piece {
+    /// Its text.
+    pub fn text(&self) -> String {
+        self.parts
+            .iter()
+            .map(|part| match part {
+                Part::Text(text) => text.as_str(),
+                Part::Call(_) | Part::Arguments(_) => "",
+            })
+            .collect()
+    }
 }
 
 impl Weighed {
@@ -89,10 +118,22 @@ pub enum Failure {
     Engine(String),
     /// The engine failed in an earlier request and cannot be set up again; with the diagnosis.
     Unavailable(String),
-    /// The constraint allows no further token.
-    Constraint,
+    /// The constraint, which is from a field of the request, gave up.
+    Constraint(&'static str, Impasse),
     /// The server ends.
     Shutdown,
+}
+
+impl Failure {
+    /// A constraint that gave up.
+    pub fn of_constraint(constrained: Option<&Constrained>) -> Self {
+        match constrained {
+            Some(Constrained { field, impasse }) => {
+                Self::Constraint(field, impasse.get().copied().unwrap_or(Impasse::Work))
+            }
+            None => Self::Engine("a text without a constraint gave up".into()),
+        }
+    }
 }
 
 /// The reason a request is not taken.

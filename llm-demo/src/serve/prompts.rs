@@ -4,6 +4,7 @@ use ga10b_llm::Tokenizer;
 use ga10b_llm::sampler::Logprobs;
 use ga10b_llm::schedule::Reading;
 
+use crate::serve::calls::Part;
 use crate::serve::job::{Event, Piece, Request, Weighed};
 
 /// Results of a prompt.
@@ -46,7 +47,7 @@ impl Told {
         } else {
             Vec::new()
         };
-        Some(Event::Text(Piece { text, tokens }))
+        Some(Event::Text(Piece { parts: vec![Part::Text(text)], tokens }))
     }
 
     fn weighed(&mut self, request: &Request, tokenizer: &Tokenizer) -> Vec<Weighed> {

@@ -22,19 +22,19 @@ pub async fn respond(State(app): State<Arc<App>>, request: HttpRequest) -> Resul
     let fields = Fields::parse(&read(&app, request).await?)?;
     let (echo, fields) = translate(fields, &app.unknown)?;
     let body = Body::of(fields, &app.unknown).map_err(|error| error.renamed(&NAMES))?;
-    let Asked { requests, is_stream, .. } =
+    let Asked { requests, sampling, is_stream, .. } =
         ask(&app, Kind::Chat, body).await.map_err(|error| error.renamed(&NAMES))?;
     if requests.len() != 1 {
         return Err(Error::field("n", "a response is one text"));
     }
     let mut events = app.scheduler.submit(requests)?;
-    let document = Document::new(app.number(), &app.model, echo);
+    let document = Document::new(app.number(), &app.model, echo.with(&sampling));
     let id = request_id(&document.id);
     if !is_stream {
         let (text, reason, used) = whole(&mut events).await?;
         return Ok((id, Json(document.response(Some(&text), Some((reason, used))))).into_response());
     }
-    let first = Some(first(&mut events).await?);
+    let first = Some(first(&mut events).await.map_err(|error| error.renamed(&NAMES))?);
     let stream = Stream { document, events, first, text: String::new(), number: 0, ended: false };
     Ok((id, stream_of(stream)).into_response())
 }
@@ -43,10 +43,10 @@ async fn whole(events: &mut Events) -> Result<(String, Reason, Usage), Error> {
     let mut text = String::new();
     loop {
         match next(events).await.1 {
-            Event::Text(piece) => text.push_str(&piece.text),
+            Event::Text(piece) => text.push_str(&piece.text()),
             Event::Embedding(_) => {}
             Event::End(reason, used) => return Ok((text, reason, used)),
-            Event::Failed(failure) => return Err(failure.into()),
+            Event::Failed(failure) => return Err(Error::from(failure).renamed(&NAMES)),
         }
     }
 }
@@ -101,8 +101,9 @@ impl Streamed for Stream {
         let mut events = if self.number == 0 { self.begin() } else { Vec::new() };
         match event.1 {
             Event::Text(piece) => {
-                self.text.push_str(&piece.text);
-                let delta = self.document.of_text("response.output_text.delta", "delta", piece.text.into());
+                let text = piece.text();
+                self.text.push_str(&text);
+                let delta = self.document.of_text("response.output_text.delta", "delta", text.into());
                 events.push(delta);
             }
             Event::End(reason, used) => {
@@ -111,7 +112,7 @@ impl Streamed for Stream {
             }
             Event::Embedding(_) => {}
             Event::Failed(failure) => {
-                let mut error = Error::from(failure).json()["error"].take();
+                let mut error = Error::from(failure).renamed(&NAMES).json()["error"].take();
                 error["type"] = "error".into();
                 events.push(error);
                 self.ended = true;

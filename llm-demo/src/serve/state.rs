@@ -17,6 +17,7 @@ use tokio::time::timeout;
 
 use crate::grammar::Compiler;
 use crate::serve::access::Access;
+use crate::serve::job::Constrained;
 use crate::serve::metrics::Metrics;
 use crate::serve::openai::answer::now;
 use crate::serve::openai::error::Error;
@@ -95,13 +96,19 @@ impl Default for Own {
 
 impl App {
     /// The constraint of a text, which is from a field.
-    pub fn constraint(&self, Wanted { field, grammar }: &Wanted) -> Result<Box<dyn Constraint>, Error> {
+    pub fn constraint(&self, wanted: &Wanted) -> Result<(Box<dyn Constraint>, Constrained), Error> {
+        let Wanted { field, grammar } = wanted;
+        let impasse = Arc::default();
         let compiler = self
             .own
             .grammars
             .get_or_init(|| Compiler::new(&self.tokenizer).map_err(|error| format!("{error:#}")));
-        let compiled = compiler.as_ref().map_err(Clone::clone).and_then(|compiler| compiler.compile(grammar));
-        compiled.map_err(|message| Error::field(field, message))
+        let compiled = compiler
+            .as_ref()
+            .map_err(Clone::clone)
+            .and_then(|compiler| compiler.compile_telling(grammar, Arc::clone(&impasse)));
+        let constraint = compiled.map_err(|message| Error::field(field, message))?;
+        Ok((constraint, Constrained { field, impasse }))
     }
 
     /// The tokens of `field`, all of which are of the vocabulary.

@@ -44,6 +44,11 @@ impl Stops {
         certain
     }
 
+    /// Bytes that are held back.
+    pub fn held(&self) -> usize {
+        self.held.len()
+    }
+
     /// The rest, for a text that ends otherwise.
     pub fn rest(&mut self) -> String {
         std::mem::take(&mut self.held)

@@ -6,9 +6,11 @@ use axum::Json;
 use axum::extract::{Request as HttpRequest, State};
 use serde_json::{Value, json};
 
+use crate::grammar::Form;
+use crate::serve::openai::answer::number;
 use crate::serve::openai::error::Error;
 use crate::serve::openai::fields::Fields;
-use crate::serve::openai::messages::{Prompt, Prompts};
+use crate::serve::openai::messages::Token;
 use crate::serve::state::{App, known, read};
 
 /// The tokens of the text `content`, or `prompt` with the token that begins a text.
@@ -42,14 +44,10 @@ pub async fn tokenize(State(app): State<Arc<App>>, request: HttpRequest) -> Resu
 pub async fn detokenize(State(app): State<Arc<App>>, request: HttpRequest) -> Result<Json<Value>, Error> {
     let mut fields = Fields::parse(&read(&app, request).await?)?;
     known(&app, fields.take::<String>("model")?.as_deref())?;
-    let tokens = match fields.take("tokens")? {
-        Some(Prompts(mut one)) if matches!(one[..], [Prompt::Tokens(_)]) => one.pop(),
-        _ => None,
-    };
+    let tokens: Option<Vec<Token>> = fields.take("tokens")?;
     fields.end(&app.unknown)?;
-    let Some(Prompt::Tokens(tokens)) = tokens else {
-        return Err(Error::field("tokens", "tokens has to be a list of token numbers"));
-    };
+    let missing = || Error::field("tokens", "tokens is missing: a list of token numbers");
+    let tokens = tokens.ok_or_else(missing)?.into_iter().map(|Token(token)| token).collect();
     let text = app.tokenizer.decode(&app.in_vocabulary("tokens", tokens)?);
     Ok(Json(json!({"content": text, "prompt": text})))
 }
@@ -73,20 +71,21 @@ pub async fn props(State(app): State<Arc<App>>) -> Json<Value> {
         "default_generation_settings": {
             "n_ctx": app.context,
             "params": {
-                "temperature": sampling.temperature,
+                "temperature": number(sampling.temperature),
                 "top_k": sampling.top_k,
-                "top_p": sampling.top_p,
-                "min_p": sampling.min_p,
-                "repeat_penalty": penalties.repeat,
+                "top_p": number(sampling.top_p),
+                "min_p": number(sampling.min_p),
+                "repeat_penalty": number(penalties.repeat),
                 "repeat_last_n": penalties.last,
-                "presence_penalty": penalties.presence,
-                "frequency_penalty": penalties.frequency,
+                "presence_penalty": number(penalties.presence),
+                "frequency_penalty": number(penalties.frequency),
                 "max_tokens": app.defaults.count,
             },
         },
         "total_slots": app.parallel,
         "model_alias": app.model,
         "chat_template": app.template.as_ref().map(|template| template.source()),
+        "tool_calls": Form::of_model(app.template.as_ref()).map(|form| form.name),
         "bos_token": name(app.tokenizer.bos()),
         "eos_token": name(app.tokenizer.ends().first().copied()),
         "modalities": {"vision": false, "audio": false},

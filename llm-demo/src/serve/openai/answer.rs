@@ -6,8 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
+use crate::serve::calls::Part;
 use crate::serve::job::{Reason, Usage, Weighed};
-use crate::serve::openai::calls::Part;
 
 /// The interface of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -206,6 +206,11 @@ fn usage(used: Usage) -> Value {
         "total_tokens": used.prompt + used.generated,
         "prompt_tokens_details": {"cached_tokens": used.cached},
     })
+}
+
+/// A number with the digits that it was written with: 0.8, and not the nearest of 64 bits to that of 32.
+pub fn number(value: f32) -> Value {
+    value.to_string().parse::<f64>().map_or(Value::Null, Value::from)
 }
 
 /// Seconds since 1970.

@@ -51,8 +51,10 @@ impl Error {
         let rename = |param: &str| {
             names.iter().find_map(|(name, before)| Some(format!("{before}{}", param.strip_prefix(name)?)))
         };
+        // A message about a field begins with it.
+        let message = rename(&self.message).filter(|_| self.param.is_some()).unwrap_or(self.message);
         let param = self.param.map(|param| rename(&param).unwrap_or(param));
-        Self { param, ..self }
+        Self { message, param, ..self }
     }
 
     /// The document.
@@ -74,9 +76,8 @@ impl From<Failure> for Error {
                 Self::new(StatusCode::INTERNAL_SERVER_ERROR, diagnosis).with_code("engine_failed")
             }
             Failure::Unavailable(reason) => Refused::Unhealthy(reason).into(),
-            Failure::Constraint => {
-                let message = ga10b_llm::Error::Constraint.to_string();
-                Self::field("response_format", message).with_code("constraint_gave_up")
+            Failure::Constraint(field, impasse) => {
+                Self::field(field, format!("{field}: {impasse}")).with_code("constraint_gave_up")
             }
             Failure::Shutdown => Refused::Shutdown.into(),
         }

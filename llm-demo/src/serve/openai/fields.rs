@@ -55,11 +55,11 @@ impl Unknown {
 
 /// A type that a field can have.
 pub trait Field: Sized {
-    /// In words, after "has to be".
-    const KIND: &'static str;
-
-    /// The value, or what there is instead.
-    fn of(value: Value) -> Result<Self, Value>;
+    /// The value of the field at `path`.
+    ///
+    /// # Errors
+    /// For a value of another type, by its path.
+    fn of(path: &str, value: Value) -> Result<Self, Error>;
 }
 
 impl Fields {
@@ -115,96 +115,85 @@ impl Fields {
 
 /// The value of the field at `path`.
 pub fn typed<T: Field>(path: &str, value: Value) -> Result<T, Error> {
-    T::of(value).map_err(|value| {
-        let found = match value {
-            Value::Null => "null".to_owned(),
-            Value::Bool(value) => value.to_string(),
-            Value::Number(number) => number.to_string(),
-            Value::String(_) => "a string".into(),
-            Value::Array(_) => "a list".into(),
-            Value::Object(_) => "an object".into(),
-        };
-        Error::field(path, format!("{path} has to be {}, it is {found}", T::KIND))
-    })
+    T::of(path, value)
+}
+
+/// The error for a value at `path` that is not of the type `kind`, which is said after "has to be".
+pub fn wrong(path: &str, kind: &str, value: &Value) -> Error {
+    let found = match value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(value) => value.to_string(),
+        Value::Number(number) => number.to_string(),
+        Value::String(_) => "a string".into(),
+        Value::Array(_) => "a list".into(),
+        Value::Object(_) => "an object".into(),
+    };
+    Error::field(path, format!("{path} has to be {kind}, it is {found}"))
 }
 
 impl Field for Value {
-    const KIND: &'static str = "anything";
-
-    fn of(value: Value) -> Result<Self, Value> {
+    fn of(_: &str, value: Value) -> Result<Self, Error> {
         Ok(value)
     }
 }
 
 impl Field for String {
-    const KIND: &'static str = "a string";
-
-    fn of(value: Value) -> Result<Self, Value> {
+    fn of(path: &str, value: Value) -> Result<Self, Error> {
         match value {
             Value::String(text) => Ok(text),
-            value => Err(value),
+            value => Err(wrong(path, "a string", &value)),
         }
     }
 }
 
 impl Field for bool {
-    const KIND: &'static str = "true or false";
-
-    fn of(value: Value) -> Result<Self, Value> {
-        value.as_bool().ok_or(value)
+    fn of(path: &str, value: Value) -> Result<Self, Error> {
+        value.as_bool().ok_or_else(|| wrong(path, "true or false", &value))
     }
 }
 
 impl Field for f32 {
-    const KIND: &'static str = "a number";
-
-    fn of(value: Value) -> Result<Self, Value> {
-        value.as_f64().map(|number| number as Self).ok_or(value)
+    fn of(path: &str, value: Value) -> Result<Self, Error> {
+        value.as_f64().map(|number| number as Self).ok_or_else(|| wrong(path, "a number", &value))
     }
 }
 
 impl Field for u32 {
-    const KIND: &'static str = "a whole number from 0 to 4294967295";
-
-    fn of(value: Value) -> Result<Self, Value> {
-        value.as_u64().and_then(|number| number.try_into().ok()).ok_or(value)
+    fn of(path: &str, value: Value) -> Result<Self, Error> {
+        let number = value.as_u64().and_then(|number| number.try_into().ok());
+        number.ok_or_else(|| wrong(path, "a whole number from 0 to 4294967295", &value))
     }
 }
 
 impl Field for u64 {
-    const KIND: &'static str = "a whole number from 0 on";
-
-    fn of(value: Value) -> Result<Self, Value> {
-        value.as_u64().ok_or(value)
+    fn of(path: &str, value: Value) -> Result<Self, Error> {
+        value.as_u64().ok_or_else(|| wrong(path, "a whole number from 0 on", &value))
     }
 }
 
 impl Field for i64 {
-    const KIND: &'static str = "a whole number of 64 bits";
-
-    fn of(value: Value) -> Result<Self, Value> {
-        value.as_i64().ok_or(value)
+    fn of(path: &str, value: Value) -> Result<Self, Error> {
+        value.as_i64().ok_or_else(|| wrong(path, "a whole number of 64 bits", &value))
     }
 }
 
-impl Field for Vec<Value> {
-    const KIND: &'static str = "a list";
-
-    fn of(value: Value) -> Result<Self, Value> {
+impl<T: Field> Field for Vec<T> {
+    fn of(path: &str, value: Value) -> Result<Self, Error> {
         match value {
-            Value::Array(list) => Ok(list),
-            value => Err(value),
+            Value::Array(list) => {
+                let items = list.into_iter().enumerate();
+                items.map(|(at, item)| T::of(&format!("{path}[{at}]"), item)).collect()
+            }
+            value => Err(wrong(path, "a list", &value)),
         }
     }
 }
 
 impl Field for Map<String, Value> {
-    const KIND: &'static str = "an object";
-
-    fn of(value: Value) -> Result<Self, Value> {
+    fn of(path: &str, value: Value) -> Result<Self, Error> {
         match value {
             Value::Object(fields) => Ok(fields),
-            value => Err(value),
+            value => Err(wrong(path, "an object", &value)),
         }
     }
 }

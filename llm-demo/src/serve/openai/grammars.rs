@@ -76,9 +76,10 @@ fn of_format(format: Value, unknown: &Unknown) -> Result<Option<Grammar>, Error>
             return Err(Error::field(FIELD, "response_format.json_schema is for the type \"json_schema\""));
         }
         (kind, _) => {
-            let kind: String = kind.unwrap_or("missing").chars().take(100).collect();
+            let kind = kind.map(|kind| format!("{:?}", kind.chars().take(100).collect::<String>()));
+            let kind = kind.as_deref().unwrap_or("missing");
             let message =
-                format!("response_format.type is {kind:?}: text, json_object and json_schema are supported");
+                format!("response_format.type is {kind}: text, json_object and json_schema are supported");
             return Err(Error::field(FIELD, message).with_code("unsupported"));
         }
     };

@@ -4,7 +4,7 @@ use ga10b_llm::chat::Message;
 use serde_json::{Map, Value};
 
 use crate::serve::openai::error::Error;
-use crate::serve::openai::fields::{Field, Fields, typed};
+use crate::serve::openai::fields::{Field, Fields, typed, wrong};
 use crate::serve::openai::tools::of_message;
 
 /// A text to continue.
@@ -18,24 +18,40 @@ pub enum Prompt {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prompts(pub Vec<Prompt>);
 
-impl Field for Prompts {
-    const KIND: &'static str = "a string or a list of token numbers, or a list of such";
+/// The number of a token.
+pub struct Token(pub u32);
 
-    fn of(value: Value) -> Result<Self, Value> {
-        if let Some(one) = prompt(&value) {
-            return Ok(Self(vec![one]));
-        }
-        let all = value.as_array().and_then(|list| list.iter().map(prompt).collect());
-        all.map(Self).ok_or(value)
+impl Field for Token {
+    fn of(path: &str, value: Value) -> Result<Self, Error> {
+        let token = value.as_u64().and_then(|token| u32::try_from(token).ok());
+        token.map(Self).ok_or_else(|| wrong(path, "the number of a token, from 0 on", &value))
     }
 }
 
-fn prompt(value: &Value) -> Option<Prompt> {
-    let token = |value: &Value| value.as_u64().and_then(|token| u32::try_from(token).ok());
-    match value {
-        Value::String(text) => Some(Prompt::Text(text.clone())),
-        Value::Array(list) => list.iter().map(token).collect::<Option<_>>().map(Prompt::Tokens),
-        _ => None,
+impl Field for Prompts {
+    fn of(path: &str, value: Value) -> Result<Self, Error> {
+        const KIND: &str = "a string or a list of token numbers, or a list of such";
+        match value {
+            Value::Array(list) if matches!(list.first(), Some(Value::String(_) | Value::Array(_))) => {
+                typed(path, list.into()).map(Self)
+            }
+            value @ (Value::String(_) | Value::Array(_)) => Ok(Self(vec![typed(path, value)?])),
+            value => Err(wrong(path, KIND, &value)),
+        }
+    }
+}
+
+impl Field for Prompt {
+    fn of(path: &str, value: Value) -> Result<Self, Error> {
+        match value {
+            Value::String(text) => Ok(Self::Text(text)),
+            Value::Array(list) if list.is_empty() => Err(Error::field(path, format!("{path} is empty"))),
+            list @ Value::Array(_) => {
+                let tokens = typed::<Vec<Token>>(path, list)?;
+                Ok(Self::Tokens(tokens.into_iter().map(|Token(token)| token).collect()))
+            }
+            value => Err(wrong(path, "a string or a list of token numbers", &value)),
+        }
     }
 }
 
@@ -66,7 +82,7 @@ fn message(path: &str, value: Value) -> Result<Message, Error> {
             let texts = parts.into_iter().enumerate().map(|(at, part)| text(&format!("{path}[{at}]"), part));
             texts.collect::<Result<Vec<_>, _>>()?.join("\n")
         }
-        Some(other) => return Err(typed::<String>(&path, other).err().unwrap_or_else(|| missing(&path))),
+        Some(other) => return Err(wrong(&path, "a string or a list of parts", &other)),
     };
     // OpenAI's newer name of it.
     let role = if role == "developer" { "system".to_owned() } else { role };

@@ -1,7 +1,6 @@
 //! The interface of OpenAI: what requests hold, how answers and errors look.
 
 pub mod answer;
-pub mod calls;
 pub mod error;
 pub mod fields;
 pub mod grammars;

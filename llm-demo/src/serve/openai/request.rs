@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::serve::openai::answer::Kind;
 use crate::serve::openai::error::Error;
-use crate::serve::openai::fields::{Field, Fields, Unknown, typed};
+use crate::serve::openai::fields::{Field, Fields, Unknown, typed, wrong};
 use crate::serve::openai::grammars::{self, Wanted as Constraint};
 use crate::serve::openai::messages::{Prompt, Prompts, given, messages};
 use crate::serve::openai::tools::{self, Tools};
@@ -80,16 +80,11 @@ pub const RECORDS: [&str; 6] =
 struct OneOrMore(Vec<String>);
 
 impl Field for OneOrMore {
-    const KIND: &'static str = "a string or a list of strings";
-
-    fn of(value: Value) -> Result<Self, Value> {
+    fn of(path: &str, value: Value) -> Result<Self, Error> {
         match value {
             Value::String(text) => Ok(Self(vec![text])),
-            Value::Array(list) => {
-                let texts = list.iter().map(|text| text.as_str().map(str::to_owned));
-                texts.collect::<Option<_>>().map(Self).ok_or(Value::Array(list))
-            }
-            value => Err(value),
+            list @ Value::Array(_) => typed(path, list).map(Self),
+            value => Err(wrong(path, "a string or a list of strings", &value)),
         }
     }
 }
@@ -280,7 +275,8 @@ impl Body {
         let counts = [("max_completion_tokens", self.max_completion_tokens), ("max_tokens", self.max_tokens)];
         let echo = self.echo.unwrap_or(false);
         if let Some((name, _)) = counts.into_iter().find(|(_, count)| *count == Some(0) && !echo) {
-            return Err(Error::field(name, format!("{name} has to be at least 1, or 0 with echo")));
+            let or = if kind == Kind::Completion { ", or 0 with echo" } else { "" };
+            return Err(Error::field(name, format!("{name} has to be at least 1{or}")));
         }
         let count = self.max_completion_tokens.or(self.max_tokens).or(defaults.count);
         if self.usage.is_some() && self.stream != Some(true) {

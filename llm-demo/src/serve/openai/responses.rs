@@ -1,9 +1,10 @@
 //! The interface of responses, of texts alone: in words of chats, and in documents of its own.
 
+use ga10b_llm::SamplerOptions;
 use serde_json::{Map, Value, json};
 
 use crate::serve::job::{Reason, Usage};
-use crate::serve::openai::answer::now;
+use crate::serve::openai::answer::{now, number};
 use crate::serve::openai::error::Error;
 use crate::serve::openai::fields::{Fields, Unknown, typed};
 use crate::serve::openai::messages::given;
@@ -31,6 +32,16 @@ const ABSENT: [(&str, &[&str]); 8] = [
 /// Parts of a request that its answer repeats.
 #[derive(Clone, Debug, Default)]
 pub struct Echo(Map<String, Value>);
+
+impl Echo {
+    /// Adds the options of the text.
+    #[must_use]
+    pub fn with(mut self, sampling: &SamplerOptions) -> Self {
+        self.0.insert("temperature".into(), number(sampling.temperature));
+        self.0.insert("top_p".into(), number(sampling.top_p));
+        self
+    }
+}
 
 /// The fields of a chat that asks for the same.
 ///
@@ -77,9 +88,7 @@ pub fn translate(mut fields: Fields, unknown: &Unknown) -> Result<(Echo, Fields)
     let left = fields.left();
     echo.insert("instructions".into(), instructions.into());
     echo.insert("max_output_tokens".into(), most.into());
-    for (name, usual) in [("temperature", Value::Null), ("top_p", Value::Null), ("metadata", json!({}))] {
-        echo.insert(name.into(), left.get(name).cloned().unwrap_or(usual));
-    }
+    echo.insert("metadata".into(), left.get("metadata").cloned().unwrap_or_else(|| json!({})));
     chat.extend(left);
     Ok((Echo(echo), Fields::translated(chat)))
 }

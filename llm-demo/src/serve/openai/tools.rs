@@ -66,17 +66,30 @@ pub fn take(fields: &mut Fields, unknown: &Unknown) -> Result<Option<Tools>, Err
     }
 }
 
+/// The fields of `function` in a tool or a choice at `path`.
+fn of_kind(path: &str, value: Value, unknown: &Unknown) -> Result<Fields, Error> {
+    let mut fields = Fields::of(path, value)?;
+    let (kind, inner) = (fields.path("type"), fields.path("function"));
+    match fields.take::<String>("type")? {
+        None => return Err(Error::field(&kind, format!("{kind} is missing: it has to be \"function\""))),
+        Some(other) if other != "function" => {
+            let other: String = other.chars().take(100).collect();
+            let message = format!("{path} is of the type {other:?}: a function is supported");
+            return Err(Error::field(path, message).with_code("unsupported"));
+        }
+        Some(_) => {}
+    }
+    let Some(function) = fields.take::<Value>("function")? else {
+        let message = format!("{inner} is missing: an object with the function's name, as in OpenAI's chats");
+        return Err(Error::field(&inner, message));
+    };
+    fields.end(unknown)?;
+    Fields::of(&inner, function)
+}
+
 /// The name that a choice names.
 fn named(choice: Value, unknown: &Unknown) -> Result<String, Error> {
-    let mut choice = Fields::of("tool_choice", choice)?;
-    let kind: String = choice.take("type")?.unwrap_or_default();
-    let function: Option<Value> = choice.take("function")?;
-    choice.end(unknown)?;
-    let Some(function) = function.filter(|_| kind == "function") else {
-        let message = format!("tool_choice is of the type {kind:?}: a function is supported");
-        return Err(Error::field("tool_choice", message).with_code("unsupported"));
-    };
-    let mut function = Fields::of("tool_choice.function", function)?;
+    let mut function = of_kind("tool_choice", choice, unknown)?;
     let name = function.take("name")?;
     function.end(unknown)?;
     name.ok_or_else(|| Error::field("tool_choice", "tool_choice.function.name is missing"))
@@ -84,16 +97,8 @@ fn named(choice: Value, unknown: &Unknown) -> Result<String, Error> {
 
 /// Name and schema of a function.
 fn function(path: &str, tool: Value, unknown: &Unknown) -> Result<(String, Value), Error> {
-    let mut tool = Fields::of(path, tool)?;
-    let kind: String = tool.take("type")?.unwrap_or_default();
-    let function: Option<Value> = tool.take("function")?;
-    tool.end(unknown)?;
-    let Some(function) = function.filter(|_| kind == "function") else {
-        let message = format!("{path} is of the type {kind:?}: a function is supported");
-        return Err(Error::field(path, message).with_code("unsupported"));
-    };
+    let mut function = of_kind(path, tool, unknown)?;
     let path = format!("{path}.function");
-    let mut function = Fields::of(&path, function)?;
     let name: String = function.take("name")?.unwrap_or_default();
     function.take::<String>("description")?;
     // Whatever it says, arguments are what the schema accepts.
@@ -118,11 +123,10 @@ impl Tools {
     /// # Errors
     /// If the template takes no tools, and for an answer that cannot be told from a call.
     pub fn calls(&self, template: Option<&Template>, answer: Option<&Wanted>) -> Result<Calls, Error> {
-        let Some(template) = template.filter(|template| template.takes("tools")) else {
+        let Some(form) = Form::of_model(template) else {
             let message = "the model's template takes no tools: start the server with --template FILE";
             return Err(Error::field("tools", message).with_code("unsupported"));
         };
-        let form = Form::of_template(template.source());
         let answer = match answer.filter(|_| !self.is_needed) {
             None => None,
             Some(Wanted { field, grammar }) => match grammar.schema().filter(|_| form.mark.is_some()) {

@@ -95,7 +95,7 @@ fn wrong_inputs_are_refused_by_name() {
         (json!({}), "input"),
         (json!({"input": []}), "input"),
         (json!({"input": {"text": "a"}}), "input"),
-        (json!({"input": ["a", 7]}), "input"),
+        (json!({"input": ["a", 7]}), "input[1]"),
         (json!({"input": [1_000_000]}), "input"),
         (json!({"input": vec!["a"; 2049]}), "input"),
         (json!({"input": "a", "encoding_format": "int8"}), "encoding_format"),

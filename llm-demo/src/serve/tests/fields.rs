@@ -32,7 +32,6 @@ fn a_field_of_another_type_is_named() {
         ("stream_options.include_usage", json!("yes"), "has to be true or false, it is a string"),
         ("stream_options.more", json!(1), "stream_options.more is not supported"),
         ("stop", json!({}), "stop has to be a string or a list of strings, it is an object"),
-        ("stop", json!(["a", 1]), "stop has to be a string or a list of strings"),
         ("logit_bias", json!([1]), "logit_bias has to be an object, it is a list"),
         ("logit_bias.5", json!("high"), "logit_bias.5 has to be a number, it is a string"),
         ("model", json!(5), "model has to be a string, it is 5"),
@@ -41,8 +40,6 @@ fn a_field_of_another_type_is_named() {
             json!({}),
             "prompt has to be a string or a list of token numbers, or a list of such, it is an object",
         ),
-        ("prompt", json!([1, "a"]), "prompt has to be a string or a list of token numbers"),
-        ("prompt", json!([-1]), "prompt has to be a string or a list of token numbers"),
         ("prompt", json!([1024]), "token 1024 is outside the vocabulary of 1024"),
         ("prompt", json!("very ".repeat(300)), "maximum context length is 256 tokens"),
         ("n", json!("2"), "n has to be a whole number from 0 on"),
@@ -54,6 +51,40 @@ fn a_field_of_another_type_is_named() {
         }
         let (status, param, message) = refused(&server.post(COMPLETIONS, &body.to_string()));
         assert_eq!((status, &param), (400, &json!(field)), "{message}");
+        assert!(message.contains(words), "{message}");
+    }
+}
+
+#[test]
+fn an_item_of_a_list_is_named() {
+    let server = Server::start(Setup::default());
+    for (path, field, value, param, words) in [
+        (COMPLETIONS, "stop", json!(["a", null]), "stop[1]", "stop[1] has to be a string, it is null"),
+        (
+            COMPLETIONS,
+            "prompt",
+            json!([1, "a"]),
+            "prompt[1]",
+            "the number of a token, from 0 on, it is a string",
+        ),
+        (COMPLETIONS, "prompt", json!(["a", 1]), "prompt[1]", "a string or a list of token numbers, it is 1"),
+        (
+            COMPLETIONS,
+            "prompt",
+            json!([-1]),
+            "prompt[0]",
+            "prompt[0] has to be the number of a token, from 0 on, it is -1",
+        ),
+        (COMPLETIONS, "prompt", json!(["a", [1, 4294967296u64]]), "prompt[1][1]", "it is 4294967296"),
+        (COMPLETIONS, "prompt", json!([[]]), "prompt[0]", "prompt[0] is empty"),
+        ("/detokenize", "tokens", json!([5, -1]), "tokens[1]", "it is -1"),
+        ("/v1/embeddings", "input", json!([]), "input", "input is empty"),
+        ("/v1/embeddings", "input", json!([null]), "input[0]", "it is null"),
+    ] {
+        let mut body = if path == COMPLETIONS { json!({"prompt": "a"}) } else { json!({}) };
+        body[field] = value;
+        let (status, found, message) = refused(&server.post(path, &body.to_string()));
+        assert_eq!((status, found), (400, json!(param)), "{message}");
         assert!(message.contains(words), "{message}");
     }
 }

@@ -115,7 +115,7 @@ fn a_schema_that_cannot_be_is_refused_with_its_place() {
         ),
         (json!({"type": "json_object", "json_schema": {}}), "response_format", "is for the type"),
         (json!({"type": "xml"}), "response_format", "\"xml\""),
-        (json!({}), "response_format", "text, json_object and json_schema"),
+        (json!({}), "response_format", "type is missing: text, json_object and json_schema"),
         (json!("json_object"), "response_format", "an object, it is a string"),
         (json!({"type": 5}), "response_format.type", "a string, it is 5"),
         (json!({"type": "text", "more": 1}), "response_format.more", "not supported"),
@@ -144,12 +144,17 @@ fn a_constraint_that_gives_up_costs_one_request() {
             "{reply:?}"
         );
         assert_eq!(reply.json()["error"]["param"], "response_format");
-        assert!(reply.message().contains("more work"), "{reply:?}");
+        assert!(reply.message().contains("response_format: it takes more work"), "{reply:?}");
         let mut streamed = wanted;
         streamed["stream"] = true.into();
         let reply = server.post(CHAT, &body(1, &streamed));
         assert_eq!(reply.status, 200, "{reply:?}");
         assert!(reply.body.contains("constraint_gave_up") && !reply.body.contains("[DONE]"), "{reply:?}");
+        // The error is about the field that the request has.
+        let other = json!({"response_format": null, "grammar": "start: \"a\" B\nB: /x/ & /y/"});
+        let reply = server.post(CHAT, &body(1, &other));
+        assert_eq!(reply.json()["error"]["param"], "grammar", "{reply:?}");
+        assert!(reply.message().contains("grammar: no token"), "{reply:?}");
         assert_eq!(server.metric("llm_demo_engine_failures_total"), 0.0);
         assert_eq!(choice(&server.post(CHAT, &body(2, &json!({})))).1, "stop");
     }

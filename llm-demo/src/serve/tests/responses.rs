@@ -47,6 +47,11 @@ fn a_response_is_a_text() {
         (&json!("completed"), &json!("\"fox\""))
     );
     assert_eq!((&answer["instructions"], &answer["metadata"]["a"]), (&json!("Once"), &json!("b")));
+    // Those of the server, or of the request.
+    assert_eq!((&answer["temperature"], &answer["top_p"]), (&json!(0.0), &json!(1.0)));
+    let body = json!({"input": "a", "max_output_tokens": 1, "temperature": 0.7, "top_p": 0.95});
+    let answer = ask(&server, &body).json();
+    assert_eq!((&answer["temperature"], &answer["top_p"]), (&json!(0.7), &json!(0.95)));
 }
 
 #[test]
@@ -119,6 +124,8 @@ fn a_response_that_cannot_be_is_refused_by_the_name_of_its_field() {
         body.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
         let reply = ask(&server, &body);
         assert_eq!((reply.status, &reply.json()["error"]["param"]), (400, &json!(param)), "{reply:?}");
+        let message = reply.message();
+        assert!(!message.contains("max_completion_tokens") && !message.contains("echo"), "{message}");
     }
     let harmless = json!({
         "input": "a", "max_output_tokens": 1, "tools": [], "tool_choice": "auto", "store": false, "background": false,

@@ -1,5 +1,6 @@
 //! Functions that the model calls.
 
+use ga10b_llm::chat::{Message, Template};
 use serde_json::{Value, json};
 
 use crate::serve::tests::fixture::{Reply, Server, Setup};
@@ -21,6 +22,9 @@ const NAMED: &str = "{# [TOOL_CALLS] [ARGS] #}{% for tool in tools %}{{ tool.fun
                      {% for m in messages %}{{ m.content }}{% endfor %}";
 const CODER: &str = "{# <function= <parameter= #}{% for tool in tools %}{{ tool.function.name }}{% endfor %}\
                      {% for m in messages %}{{ m.content }}{% endfor %}";
+
+/// Strings that end no call.
+const STOPS: [&str; 9] = ["\n", "<", "[", "{", "\"", "go", "place", "e", " "];
 
 fn tools() -> Value {
     let place = json!({
@@ -115,7 +119,8 @@ fn a_call_is_what_its_schema_accepts() {
             (json!({"type": "function", "function": {"name": "go"}}), Some("go")),
             (json!({"type": "function", "function": {"name": "wait"}}), Some("wait")),
         ] {
-            let wanted = body(json!({"tool_choice": tool_choice, "parallel_tool_calls": false}));
+            let wanted =
+                body(json!({"tool_choice": tool_choice, "parallel_tool_calls": false, "stop": STOPS}));
             let answer = choice(&server.post(CHAT, &wanted.to_string()));
             assert_eq!(answer["finish_reason"], "tool_calls", "{answer}");
             assert_eq!(answer["message"]["content"], Value::Null);
@@ -136,7 +141,9 @@ fn calls_of_other_forms_are_streamed() {
     for template in [LIST, NAMED, CODER] {
         let server = Server::start(Setup { template: Some(template), ..Setup::default() });
         let only = json!({"type": "function", "function": {"name": "go"}});
-        let wanted = body(json!({"tool_choice": only, "parallel_tool_calls": false, "stream": true}));
+        let wanted =
+            json!({"tool_choice": only, "parallel_tool_calls": false, "stop": STOPS, "stream": true});
+        let wanted = body(wanted);
         let (message, reason) = streamed(&server.post(CHAT, &wanted.to_string()));
         let found = calls(&message);
         are_right(&found);
@@ -145,6 +152,106 @@ fn calls_of_other_forms_are_streamed() {
             (1, json!("tool_calls"), &json!("")),
             "{found:?}"
         );
+    }
+}
+
+/// The message and the reason of an answer, whole and streamed, which have to be the same.
+fn both(server: &Server, more: Value) -> (Value, Value) {
+    let mut wanted = body(more);
+    let whole = choice(&server.post(CHAT, &wanted.to_string()));
+    wanted["stream"] = true.into();
+    let (streamed, reason) = streamed(&server.post(CHAT, &wanted.to_string()));
+    assert_eq!(whole["finish_reason"], reason);
+    assert_eq!(whole["message"]["content"].as_str().unwrap_or_default(), streamed["content"]);
+    let texts = |message: &Value| {
+        let calls = message["tool_calls"].as_array().into_iter().flatten();
+        calls.map(|call| call["function"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(texts(&whole["message"]), texts(&streamed));
+    (whole["message"].clone(), reason)
+}
+
+#[test]
+fn stop_strings_are_of_texts_and_not_of_calls() {
+    let server = Server::start(Setup { template: Some(TAGGED), ..Setup::default() });
+    let only = json!({"type": "function", "function": {"name": "wait"}});
+    let two = body(json!({"tool_choice": only, "parallel_tool_calls": false, "stop": STOPS, "n": 2}));
+    for choice in server.post(CHAT, &two.to_string()).json()["choices"].as_array().expect("choices") {
+        are_right(&calls(&choice["message"]));
+    }
+    // Text that is no call is subject to them.
+    let (message, reason) = both(&server, json!({"temperature": 0, "max_tokens": 12, "stop": [" boy", "<"]}));
+    assert_eq!((&message["content"], reason), (&json!(", a quiet"), json!("stop")));
+}
+
+#[test]
+fn a_call_that_is_cut_leaves_nothing_in_the_text() {
+    for template in [TAGGED, BARE, LIST, NAMED, CODER] {
+        let server = Server::start(Setup { template: Some(template), ..Setup::default() });
+        for most in [3, 8] {
+            let wanted = json!({"tool_choice": "required", "max_tokens": most});
+            let (message, reason) = both(&server, wanted);
+            let content = message["content"].as_str().unwrap_or_default();
+            assert_eq!((content, reason), ("", json!("length")), "{most}: {message}");
+        }
+    }
+}
+
+/// The template that the documentation has to copy.
+fn documented() -> &'static str {
+    let docs = include_str!("../../../../docs/server.md");
+    let (_, rest) = docs.split_once("```jinja\n").expect("a template");
+    rest.split_once("```").expect("an end").0
+}
+
+#[test]
+fn the_template_of_the_documentation_takes_tools() {
+    let template = Template::new(documented(), "", "").expect("a template");
+    let call = json!({"type": "function", "function": {"name": "go", "arguments": {"place": "here"}}});
+    let asked = Message {
+        more: json!({"tool_calls": [call, call]}).as_object().expect("an object").clone(),
+        ..Message::new("assistant", "")
+    };
+    let messages = [
+        Message::new("user", "Go."),
+        asked,
+        Message::new("tool", "Done."),
+        Message::new("assistant", "I went."),
+    ];
+    let more = json!({"tools": [{"type": "function", "function": {"name": "go"}}]});
+    let text = template.render_with(&messages, true, more.as_object().expect("an object")).expect("rendered");
+    let call = "<tool_call>\n{\"name\": \"go\", \"arguments\": {\"place\": \"here\"}}\n</tool_call>";
+    assert_eq!(
+        text,
+        format!(
+            "<|im_start|>system\nYou are a helpful assistant.\n\nYou may call functions. Their signatures:\n<tools>\n\
+             {{\"type\": \"function\", \"function\": {{\"name\": \"go\"}}}}\n</tools>\nWrite each call as an object of JSON \
+             with the function's name and its arguments:\n<tool_call>\n{{\"name\": NAME, \"arguments\": ARGUMENTS}}\n\
+             </tool_call><|im_end|>\n<|im_start|>user\nGo.<|im_end|>\n<|im_start|>assistant\n{call}\n{call}<|im_end|>\n\
+             <|im_start|>user\n<tool_response>\nDone.\n</tool_response><|im_end|>\n\
+             <|im_start|>assistant\nI went.<|im_end|>\n<|im_start|>assistant\n"
+        )
+    );
+    let system = [Message::new("system", "Be brief."), Message::new("user", "Go.")];
+    assert_eq!(
+        template.render(&system, true).expect("rendered"),
+        "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nGo.<|im_end|>\n<|im_start|>assistant\n"
+    );
+}
+
+#[test]
+fn the_form_of_calls_is_a_property() {
+    let plain = "{% for m in messages %}{{ m.content }}{% endfor %}";
+    for (template, form) in [
+        (documented(), json!("hermes")),
+        (BARE, json!("llama3")),
+        (LIST, json!("mistral-list")),
+        (NAMED, json!("mistral-args")),
+        (CODER, json!("qwen3-coder")),
+        (plain, Value::Null),
+    ] {
+        let server = Server::start(Setup { template: Some(template), ..Setup::default() });
+        assert_eq!(server.get("/props").json()["tool_calls"], form);
     }
 }
 
@@ -198,6 +305,17 @@ fn tools_that_cannot_be_are_refused_by_name() {
     for (more, param, words) in [
         (json!({"tools": [{"type": "web_search"}]}), "tools[0]", "web_search"),
         (json!({"tools": [5]}), "tools[0]", "an object, it is 5"),
+        (
+            json!({"tools": [{"type": "function", "name": "a"}]}),
+            "tools[0].function",
+            "tools[0].function is missing",
+        ),
+        (json!({"tools": [{"function": {"name": "a"}}]}), "tools[0].type", "tools[0].type is missing"),
+        (
+            json!({"tool_choice": {"type": "function", "name": "go"}}),
+            "tool_choice.function",
+            "tool_choice.function is missing",
+        ),
         (json!({"tools": function(json!({"name": "a b"}))}), "tools[0].function", "letters"),
         (
             json!({"tools": function(json!({"name": "a", "more": 1}))}),

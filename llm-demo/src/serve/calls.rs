@@ -76,14 +76,18 @@ impl Reader {
         parts
     }
 
-    /// The rest of a text that has ended.
-    pub fn finish(&mut self) -> Option<Part> {
+    /// Bytes of the text whose meaning is not certain.
+    pub fn held(&self) -> usize {
+        self.rest.len()
+    }
+
+    /// The rest of a text that has ended. A part of a mark or of a tag is nothing; where there may be a text, what
+    /// could begin a mark is text.
+    pub fn finish(&mut self) -> String {
         let rest = std::mem::take(&mut self.rest);
         match self.state {
-            _ if rest.is_empty() => None,
-            State::Begin | State::Text { .. } => Some(Part::Text(rest)),
-            State::Value { is_text, .. } => Some(Part::Arguments(as_json(&rest, is_text))),
-            State::Head { .. } | State::Arguments { .. } | State::Parameters { .. } => None,
+            State::Begin | State::Text { .. } if self.calls.is_free => rest,
+            _ => String::new(),
         }
     }
 
@@ -119,7 +123,7 @@ impl Reader {
         let found = mark.and_then(|mark| self.rest.find(mark));
         // The space before a mark is none of the answer.
         let may_begin = |end: &str| mark.is_some_and(|mark| mark.starts_with(end.trim_start()));
-        let certain = found.unwrap_or_else(|| self.rest.len() - self.held(may_begin));
+        let certain = found.unwrap_or_else(|| self.rest.len() - self.beginning(may_begin));
         let text: String = self.rest.drain(..certain).collect();
         let text = if found.is_some() { text.trim_end().to_owned() } else { text };
         if !text.is_empty() {
@@ -133,7 +137,7 @@ impl Reader {
     }
 
     /// Bytes of the longest end of the text that may begin something.
-    fn held(&self, may_begin: impl Fn(&str) -> bool) -> usize {
+    fn beginning(&self, may_begin: impl Fn(&str) -> bool) -> usize {
         let mut ends = self.rest.char_indices().map(|(at, _)| &self.rest[at..]);
         ends.find(|end| may_begin(end)).map_or(0, str::len)
     }
@@ -210,7 +214,8 @@ impl Reader {
     /// Reads a parameter's value.
     fn value(&mut self, (function, is_text): (usize, bool), parts: &mut Vec<Part>) -> bool {
         let found = self.rest.find(VALUE_END);
-        let certain = found.unwrap_or_else(|| self.rest.len() - self.held(|end| VALUE_END.starts_with(end)));
+        let certain =
+            found.unwrap_or_else(|| self.rest.len() - self.beginning(|end| VALUE_END.starts_with(end)));
         let mut text = as_json(&self.rest.drain(..certain).collect::<String>(), is_text);
         if found.is_some() {
             self.rest.drain(..VALUE_END.len());
@@ -253,7 +258,7 @@ mod tests {
     fn read<'a>(calls: Calls, pieces: impl IntoIterator<Item = &'a str>) -> (String, Vec<(String, String)>) {
         let mut reader = Reader::new(calls);
         let mut parts: Vec<Part> = pieces.into_iter().flat_map(|piece| reader.push(piece)).collect();
-        parts.extend(reader.finish());
+        parts.push(Part::Text(reader.finish()));
         let (mut text, mut calls) = (String::new(), Vec::<(String, String)>::new());
         for part in parts {
             match part {
@@ -283,14 +288,21 @@ mod tests {
             let args = format!("I[TOOL[TOOL_CALLS]go[ARGS]{one}[TOOL_CALLS]go_home[ARGS]{{}}");
             let both = vec![of("go", one), of("go_home", "{}")];
             let cut = parameters.find("é").expect("it is there");
+            let closing = parameters.rfind("\n</parameter>").expect("it is there");
+            let needed = |text| in_pieces(Calls { is_free: false, ..calls(hermes, None) }, text, &cuts);
+            prop_assert_eq!(needed("<tool_c"), (String::new(), vec![]));
             for (form, text, expected) in [
                 (hermes, marked.as_str(), ("I <go> now.", both.clone())),
                 (hermes, &marked[..begin + 6], ("I <go> now.", vec![of("go", &one[..6])])),
                 (hermes, "no <tool_ca", ("no <tool_ca", vec![])),
                 (bare, go.as_str(), ("", vec![of("go", one)])),
                 (bare, "a {\"name\"", ("a {\"name\"", vec![])),
+                // Who may write a text may have meant it.
+                (hermes, "I <tool", ("I <tool", vec![])),
                 (tagged, parameters, ("I <go>", both.clone())),
                 (tagged, &parameters[..cut], ("I <go>", vec![of("go", "{\"a\": \"}\\\"{")])),
+                (tagged, &parameters[..cut + 7], ("I <go>", vec![of("go", "{\"a\": \"}\\\"{é")])),
+                (tagged, &parameters[..closing + 4], ("I <go>", vec![of("go", "{\"a\": \"}\\\"{é\", \"b\": [{}]")])),
                 (list, listed.as_str(), ("I", both.clone())),
                 (named, args.as_str(), ("I[TOOL", both.clone())),
             ] {
