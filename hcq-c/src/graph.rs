@@ -267,7 +267,7 @@ pub unsafe extern "C" fn hcq_graph_timestamp(
     })
 }
 
-/// What a builder has recorded; its handle goes.
+/// The recording of a builder, whose handle goes.
 fn taken(builder: *mut hcq_graph_builder) -> Result<Building, Failure> {
     let object = get(builder)?;
     let building = exclusive(&object, "graph builder")?.take();

@@ -210,7 +210,7 @@ impl Foreign {
         }
     }
 
-    /// What keeps a value, whose memory it is, from being the bytes that a kernel takes for it.
+    /// The reason that keeps a value, whose memory it is, from being the bytes that a kernel takes for it.
     pub fn obstacle(&self, value: &Bound<'_, PyAny>) -> PyResult<Option<&'static str>> {
         let letters: Vec<u8> = parts(self.format()).flatten().copied().collect();
         let text = String::from_utf8_lossy(&letters);

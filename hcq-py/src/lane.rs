@@ -27,7 +27,7 @@ pub(crate) struct Lane {
 pub(crate) struct Unseen(Mutex<Option<Error>>);
 
 impl Unseen {
-    /// What has not been said yet, as an error.
+    /// The failure that has not been said yet, as an error.
     pub fn say(&self) -> Result<(), Failure> {
         match self.0.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(error) => Err(error.into()),
