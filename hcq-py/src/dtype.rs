@@ -52,7 +52,7 @@ impl DType {
 
     /// The type for numpy, which has no bfloat16 of its own.
     pub fn numpy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        if self.name != "bfloat16" {
+        if self != BFLOAT16 {
             return Ok(self.shown(py));
         }
         let types = py.import("ml_dtypes").map_err(|_| {
@@ -96,6 +96,9 @@ static STRUCTURES: Mutex<Vec<&'static DType>> = Mutex::new(Vec::new());
 /// Bytes.
 pub(crate) static BYTES: &DType = &ALL[0];
 
+/// The type that numpy and the buffer protocol do not have.
+static BFLOAT16: &DType = &ALL[10];
+
 /// The type of a format of the buffer protocol, in the machine's order of bytes.
 fn of_format(format: &CStr) -> Option<&'static DType> {
     let format = format.to_str().ok()?.trim_start_matches(['@', '=', '<']);
@@ -112,7 +115,7 @@ fn of_format(format: &CStr) -> Option<&'static DType> {
 /// The type of the elements of `data`, which has that memory.
 pub(crate) fn of_memory(data: &Bound<'_, PyAny>, memory: &Foreign) -> Result<&'static DType, Failure> {
     if is_bfloat16(data) {
-        return Ok(&ALL[10]);
+        return Ok(BFLOAT16);
     }
     if let Some(known) = of_format(memory.format()) {
         return Ok(known);
